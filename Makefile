@@ -1,0 +1,29 @@
+# Every target makes what it needs: an environment in .venv, from python3 and a package index.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: help demo test lint bench clean
+.DEFAULT_GOAL := help
+
+help:  ## show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+.venv/test: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --editable '.[test]'
+	touch $@
+
+demo: .venv/test  ## calibration errors of two classifiers on the digits, from nothing
+	$(BIN)/python examples/digits.py
+
+test: lint  ## lint, types, import rules, doctests and tests
+	$(BIN)/python -m pytest -q
+
+lint: .venv/test  ## style, types and import rules alone
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+clean:  ## remove the environment and what tools leave behind
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,0 +1,24 @@
+"""Calibration errors of classifiers, with the bandwidth found by risk alignment."""
+
+from riskalign import datasets
+from riskalign.bandwidth import BandwidthSearch
+from riskalign.estimate import (
+    ReliabilityCurve,
+    calibration_error,
+    reliability_curve,
+    select_bandwidth,
+)
+from riskalign.losses import ProperLoss
+from riskalign.results import CalibrationResult
+
+__all__ = [
+    "BandwidthSearch",
+    "CalibrationResult",
+    "ProperLoss",
+    "ReliabilityCurve",
+    "calibration_error",
+    "datasets",
+    "reliability_curve",
+    "select_bandwidth",
+]
+__version__ = "0.1.0"

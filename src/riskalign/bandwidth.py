@@ -1,0 +1,286 @@
+"""Three criteria for the bandwidth, and one search that minimises any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from riskalign.arrays import BoolArray, FloatArray, IntArray
+from riskalign.decomposition import alignment_residual, risk_of
+from riskalign.kernels import Kernel
+from riskalign.progress import track
+from riskalign.sample import Problem
+from riskalign.smoothing import Average, Request, Smoother
+
+Criterion = Callable[[Problem, Average], FloatArray]
+"""From rows of a problem and their leave-one-out averages to the terms to be minimised."""
+
+
+def risk_alignment(power: float) -> Criterion:
+    """|<R - y, l(f)>|^p: reconstructed against observed risk, sample by sample."""
+
+    def terms(rows: Problem, average: Average) -> FloatArray:
+        gap = alignment_residual(rows.loss, rows.points, rows.labels, average.mean)
+        return gap * gap if power == 2 else np.abs(gap) ** power
+
+    return terms
+
+
+def likelihood(rows: Problem, average: Average) -> FloatArray:
+    """Minus the leave-one-out log density."""
+    return -average.log_density
+
+
+def cross_validation(rows: Problem, average: Average) -> FloatArray:
+    """<y, l(R)>: the leave-one-out risk of R itself."""
+    return risk_of(rows.loss, rows.labels, average.mean)
+
+
+CRITERIA: dict[str, Callable[[float], Criterion]] = {
+    "risk-alignment": risk_alignment,
+    "likelihood": lambda power: likelihood,
+    "cross-validation": lambda power: cross_validation,
+}
+"""Criteria by name, made for a power (which risk alignment alone uses)."""
+
+
+def paper_candidates(n_classes: int) -> FloatArray:
+    """The candidate sets of the paper's experiments."""
+    if n_classes == 2:
+        return np.unique(np.concatenate([np.geomspace(1e-4, 1e-1, 60), np.linspace(0.1, 0.2, 10)]))
+    return np.unique(
+        np.concatenate(
+            [
+                np.geomspace(1e-3, 1e-2, 20),
+                np.geomspace(1e-2, 1e-1, 40),
+                np.geomspace(1e-1, 10**-0.7, 30),
+                np.linspace(0.2, 1.0, 40),
+            ]
+        )
+    )
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A criterion against the bandwidth, for one problem.
+
+    Attributes
+    ----------
+    name : what the problem is about
+    candidates : (H,), ascending
+    objective : (H,), the sum over samples that is minimised
+    value : the bandwidth chosen
+    at_edge : whether the choice is the first or the last candidate
+    """
+
+    name: str
+    candidates: FloatArray
+    objective: FloatArray
+    value: float
+    at_edge: bool
+
+
+@dataclass(frozen=True)
+class BandwidthSearch:
+    """The outcome of a search: the bandwidth, and the whole curve it was read from.
+
+    `value`, `candidates`, `objective` and `at_edge` hold one entry a class for class-wise
+    errors, and the entry itself otherwise. The objective is the sum over samples that was
+    minimised (for the likelihood: minus the log-likelihood). Equal objectives are decided
+    for the larger bandwidth, the smoother estimate.
+
+    Examples
+    --------
+    >>> import riskalign as ra
+    >>> data = ra.datasets.temperature(500, 3, seed=0)
+    >>> search = ra.select_bandwidth(data.y_true, data.y_prob, notion="canonical")
+    >>> 0.001 <= search.value <= 1, search.at_edge
+    (True, False)
+    """
+
+    criterion: str
+    curves: tuple[Curve, ...]
+    classwise: bool
+
+    @property
+    def values(self) -> FloatArray:
+        """The bandwidths chosen, one a problem."""
+        return np.array([curve.value for curve in self.curves])
+
+    @property
+    def value(self) -> float | FloatArray:
+        """The bandwidth chosen."""
+        return self.values if self.classwise else self.curves[0].value
+
+    @property
+    def candidates(self) -> FloatArray | tuple[FloatArray, ...]:
+        """The bandwidths at which the objective was evaluated."""
+        each = tuple(curve.candidates for curve in self.curves)
+        return each if self.classwise else each[0]
+
+    @property
+    def objective(self) -> FloatArray | tuple[FloatArray, ...]:
+        """The objective at the candidates."""
+        each = tuple(curve.objective for curve in self.curves)
+        return each if self.classwise else each[0]
+
+    @property
+    def at_edge(self) -> bool | BoolArray:
+        """Whether the choice lies on the edge of the candidates."""
+        each = np.array([curve.at_edge for curve in self.curves])
+        return each if self.classwise else bool(each[0])
+
+
+LATTICE = 25
+"""Bandwidths that bracket the minimum, evenly spaced in log h over the range."""
+
+STEP = 0.01
+"""Resolution of the continuous search in log h; bandwidths on this lattice are shared by
+the classes, and with them the kernel matrices."""
+
+REFINEMENTS = 4
+"""Parabolas through the three best points; the objective is smooth, so few are needed."""
+
+TIED = 1e-12
+"""Relative difference below which two objectives are equal: rounding of the sums."""
+
+
+@dataclass(frozen=True)
+class Search:
+    """Minimises a criterion over bandwidths, for all problems of a smoother at once."""
+
+    problems: Sequence[Problem]
+    smoother: Smoother
+    kernel: Kernel
+    criterion: Criterion
+    progress: bool | None = None
+
+    def over(self, candidates: FloatArray) -> list[Curve]:
+        """The exact minimum over candidates ``(H,)``."""
+        requests = [(k, h) for k in range(len(self.problems)) for h in candidates.tolist()]
+        totals = self._totals(requests).reshape(len(self.problems), len(candidates))
+        return [
+            _curve(problem, candidates, objective)
+            for problem, objective in zip(self.problems, totals, strict=True)
+        ]
+
+    def continuous(self) -> list[Curve]:
+        """The minimum over the kernel's range: bracket on some rows, refine on all."""
+        low, high = self.kernel.bandwidth_range(self.problems[0].n_classes)
+        lattice = _on_lattice(np.geomspace(low, high, LATTICE), low, high)
+        rows = self._some_rows()
+        numbers = range(len(self.problems))
+        requests = [(k, h) for k in numbers for h in lattice.tolist()]
+        bracket = self._totals(requests, rows).reshape(len(self.problems), LATTICE)
+        minima = [_Minimum(lattice, objective, rows is None) for objective in bracket]
+        while wanted := [(k, h) for k in numbers for h in minima[k].next_bandwidths()]:
+            for (k, h), total in zip(wanted, self._totals(wanted).tolist(), strict=True):
+                minima[k].known[h] = total
+        return [minima[k].curve(self.problems[k]) for k in numbers]
+
+    def _some_rows(self) -> IntArray | None:
+        n = len(self.problems[0].labels)
+        if n <= self.smoother.search_rows:
+            return None
+        chosen = np.random.default_rng(0).choice(n, self.smoother.search_rows, replace=False)
+        return np.sort(chosen)
+
+    def _totals(self, requests: Sequence[Request], rows: IntArray | None = None) -> FloatArray:
+        """The objective of every request, summed over rows (scaled up from some of them)."""
+
+        def summed(number: int, rows: IntArray, average: Average) -> float:
+            part = self.problems[number].take(rows)
+            return float(part.weights @ self.criterion(part, average))
+
+        totals = np.zeros(len(requests))
+        seen = len(self.problems[0].labels) if rows is None else len(rows)
+        tiles = self.smoother.each(requests, summed, rows)
+        rounds = len(requests)
+        for i, _, total in track(tiles, rounds, "bandwidth", self.progress):
+            totals[i] += total
+        return totals * (len(self.problems[0].labels) / seen)
+
+
+def _on_lattice(h: FloatArray, low: float, high: float) -> FloatArray:
+    """Bandwidths rounded to the lattice exp(STEP * integer), kept within the range."""
+    return np.clip(np.exp(STEP * np.round(np.log(h) / STEP)), low, high)
+
+
+def _best(objective: FloatArray) -> int:
+    """Index of the minimum; among equals the last, the largest bandwidth."""
+    lowest = objective.min()
+    equal = objective <= lowest + TIED * abs(lowest)
+    return int(np.flatnonzero(equal)[-1])
+
+
+class _Minimum:
+    """Where the continuous search of one problem stands."""
+
+    def __init__(self, lattice: FloatArray, bracket: FloatArray, on_all_rows: bool) -> None:
+        self._lattice = lattice
+        self._bracket = bracket
+        self._refinements = 0
+        self.known: dict[float, float] = {}  # objective over all rows
+        if on_all_rows:
+            self.known = dict(zip(lattice.tolist(), bracket.tolist(), strict=True))
+
+    def _sorted(self) -> tuple[FloatArray, FloatArray]:
+        h = np.array(sorted(self.known))
+        return h, np.array([self.known[x] for x in h.tolist()])
+
+    def next_bandwidths(self) -> list[float]:
+        """Around the bracket's minimum, then outwards, then at the vertices of parabolas."""
+        if not self.known:
+            best = _best(self._bracket)
+            around: list[float] = self._lattice[max(best - 1, 0) : best + 2].tolist()
+            return around
+        h, objective = self._sorted()
+        best = _best(objective)
+        if best in (0, len(h) - 1):
+            below, above = self._lattice[self._lattice < h[0]], self._lattice[self._lattice > h[-1]]
+            outwards: list[float] = (below[-1:] if best == 0 else above[:1]).tolist()
+            return outwards
+        low, high = self._lattice[[0, -1]]
+        vertex = float(_on_lattice(_vertex(np.log(h), objective, best), low, high)[0])
+        self._refinements += 1
+        return [] if vertex in self.known or self._refinements > REFINEMENTS else [vertex]
+
+    def curve(self, problem: Problem) -> Curve:
+        """The curve; lattice points seen on some rows are aligned with those seen on all."""
+        anchor = _best(self._bracket)
+        shift = self.known[float(self._lattice[anchor])] - self._bracket[anchor]
+        aligned = dict(zip(self._lattice.tolist(), (self._bracket + shift).tolist(), strict=True))
+        h, objective = self._sorted()
+        value = float(h[_best(objective)])
+        merged = aligned | self.known
+        candidates = np.array(sorted(merged))
+        at_edge = value in self._lattice[[0, -1]] and not _flat(objective)
+        return Curve(
+            problem.name,
+            candidates,
+            np.array([merged[x] for x in candidates.tolist()]),
+            value,
+            at_edge,
+        )
+
+
+def _vertex(x: FloatArray, y: FloatArray, best: int) -> FloatArray:
+    """Exp of the minimum of the parabola through a point and its two neighbours."""
+    (x0, x1, x2), (y0, y1, y2) = x[best - 1 : best + 2], y[best - 1 : best + 2]
+    left, right = (y1 - y0) / (x1 - x0), (y2 - y1) / (x2 - x1)
+    bend = right - left
+    middle = x1 if bend <= 0 else (x0 + x1) / 2 - left * (x2 - x0) / (2 * bend)
+    return np.exp([middle])
+
+
+def _flat(objective: FloatArray) -> bool:
+    lowest = objective.min()
+    return bool(objective.max() - lowest <= TIED * abs(lowest))
+
+
+def _curve(problem: Problem, candidates: FloatArray, objective: FloatArray) -> Curve:
+    best = _best(objective)
+    at_edge = len(candidates) > 1 and best in (0, len(candidates) - 1) and not _flat(objective)
+    return Curve(problem.name, candidates, objective, float(candidates[best]), at_edge)

@@ -1,0 +1,158 @@
+"""Synthetic predictions whose true conditional probabilities are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.special import softmax
+
+from riskalign.arrays import FloatArray, IntArray, floored_log
+from riskalign.decomposition import decompose
+from riskalign.losses import LOSSES, ProperLoss
+from riskalign.sample import NOTIONS, Sample, on_simplex, reduce
+from riskalign.validation import one_of
+
+POOL = 400_000
+"""Draws from which E[y_k | f_k] is read; its error moves the truth by less than 1e-6."""
+
+PER_BIN = 500
+"""Draws averaged for one point of E[y_k | f_k]."""
+
+Draw = Callable[[int, np.random.Generator], tuple[FloatArray, FloatArray]]
+"""From a size and a generator to (true R, predictions f), each ``(n, K)``."""
+
+
+@dataclass(frozen=True)
+class SyntheticData:
+    """Labels, predictions, and the true R = E[y | f] behind them.
+
+    Attributes
+    ----------
+    y_true : (n,)
+    y_prob : (n, K)
+    conditional : (n, K), the true R
+    """
+
+    y_true: IntArray
+    y_prob: FloatArray
+    conditional: FloatArray
+    draw: Draw = field(repr=False)
+
+    def truth(
+        self, notion: str = "classwise", loss: str | ProperLoss = "l2", given: str = "joint"
+    ) -> float:
+        """The true calibration error, averaged over the rows of this data.
+
+        Parameters
+        ----------
+        notion, loss
+            As for `riskalign.calibration_error`.
+        given : {"joint", "marginal"}
+            Condition on the whole prediction, as the paper does, or for notions made from
+            one probability on that probability: E[y_k | f_k], read from a large pool.
+
+        Examples
+        --------
+        >>> import riskalign as ra
+        >>> data = ra.datasets.temperature(100_000, 4, t1=1.0, t2=0.8, seed=0)
+        >>> joint = data.truth(notion="classwise", loss="l2")
+        >>> bool(abs(joint - 0.00433) < 0.0001)
+        True
+        """
+        one_of("notion", notion, NOTIONS)
+        one_of("given", given, ("joint", "marginal"))
+        loss = LOSSES[one_of("loss", loss, LOSSES)] if isinstance(loss, str) else loss
+        reference = None
+        if given == "marginal" and notion != "canonical":
+            reference = self.draw(POOL, np.random.default_rng(0))
+        total = 0.0
+        problems = reduce(_as_sample(self.conditional, self.y_prob, self.y_true), notion, loss)
+        for k, problem in enumerate(problems):
+            R = _reduced_truth(self.conditional, self.y_prob, notion, k)
+            if reference is not None:
+                R = _given_own(reference, problem.predictions, notion, k)
+            terms = decompose(problem.loss, problem.points, problem.labels, on_simplex(R))
+            total += float(terms.plugin.mean())
+        return total
+
+
+def _as_sample(R: FloatArray, f: FloatArray, y: IntArray) -> Sample:
+    return Sample(f, y, np.ones(len(f)), tuple(str(k) for k in range(f.shape[1])))
+
+
+def _reduced_truth(R: FloatArray, f: FloatArray, notion: str, k: int) -> FloatArray:
+    """The true probability of what the k-th problem of a notion predicts."""
+    if notion == "canonical":
+        return R
+    if notion == "top-label":
+        return np.take_along_axis(R, np.argmax(f, axis=1)[:, None], axis=1)[:, 0]
+    column: FloatArray = R[:, 1 if notion == "binary" else k]
+    return column
+
+
+def _given_own(
+    reference: tuple[FloatArray, FloatArray], p: FloatArray, notion: str, k: int
+) -> FloatArray:
+    """E[y | p] at p, from the pool: means of neighbours, joined by straight lines."""
+    pool_R, pool_f = reference
+    x = _reduced_truth(pool_f, pool_f, notion, k)
+    order = np.argsort(x)
+    usable = len(order) // PER_BIN * PER_BIN
+    means = [
+        v[order][:usable].reshape(-1, PER_BIN).mean(axis=1)
+        for v in (x, _reduced_truth(pool_R, pool_f, notion, k))
+    ]
+    # interpolate the correction R - p, not R: it is the smaller and the flatter of the two
+    correction = np.interp(p, means[0], means[1] - means[0])
+    return np.clip(p + correction, 0.0, 1.0)
+
+
+def _categorical(R: FloatArray, generator: np.random.Generator) -> IntArray:
+    """One label a row, drawn from R."""
+    below = np.cumsum(R, axis=1)[:, :-1] < generator.random((len(R), 1))
+    return below.sum(axis=1).astype(np.intp)
+
+
+def _generate(draw: Draw, n: int, seed: int) -> SyntheticData:
+    generator = np.random.default_rng(seed)
+    R, f = draw(n, generator)
+    return SyntheticData(_categorical(R, generator), f, R, draw)
+
+
+def temperature(
+    n: int, n_classes: int, t1: float = 1.0, t2: float = 0.8, seed: int = 0
+) -> SyntheticData:
+    """The paper's synthetic data: a model whose temperature is wrong.
+
+    u is uniform on the simplex, R = softmax(log u / t1), labels are drawn from R, and the
+    model says f = softmax(log R / t2): over-confident for t2 < 1.
+
+    Parameters
+    ----------
+    n, n_classes : int
+        Samples and classes.
+    t1, t2 : float
+        Temperatures of the truth and of the model's error.
+    seed : int
+        Seed of the generator.
+
+    Returns
+    -------
+    SyntheticData
+
+    Examples
+    --------
+    >>> import riskalign as ra
+    >>> data = ra.datasets.temperature(1000, 4, seed=0)
+    >>> data.y_true.shape, data.y_prob.shape, data.conditional.shape
+    ((1000,), (1000, 4), (1000, 4))
+    """
+
+    def draw(n: int, generator: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+        u = generator.dirichlet(np.ones(n_classes), n)
+        R = softmax(floored_log(u) / t1, axis=1)
+        return R, softmax(floored_log(R) / t2, axis=1)
+
+    return _generate(draw, n, seed)

@@ -1,0 +1,62 @@
+"""From f, y and an estimate R of E[y | f] to the terms of the risk, row by row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from riskalign.arrays import FloatArray, IntArray
+from riskalign.losses import ProperLoss
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Per-row terms, each ``(n,)``; `plugin + refinement == reconstructed_risk`."""
+
+    risk: FloatArray
+    refinement: FloatArray
+    reconstructed_risk: FloatArray
+    plugin: FloatArray
+    variational: FloatArray
+
+    @property
+    def cross(self) -> FloatArray:
+        """Mean of plug-in and variational: their second-order variance terms cancel."""
+        return (self.plugin + self.variational) / 2
+
+
+ESTIMATORS = ("plugin", "variational", "cross")
+"""The terms that estimate the calibration error."""
+
+
+def _of_label(losses: FloatArray, labels: IntArray) -> FloatArray:
+    """<y, losses>."""
+    picked: FloatArray = losses[np.arange(len(labels)), labels]
+    return picked
+
+
+def decompose(loss: ProperLoss, f: FloatArray, labels: IntArray, R: FloatArray) -> Terms:
+    """Terms of the risk for predictions f ``(n, K)`` and an estimate R ``(n, K)``."""
+    loss_f, loss_R = loss(f), loss(R)  # (n, K)
+    gain = loss_f - loss_R
+    return Terms(
+        risk=_of_label(loss_f, labels),  # <y, l(f)>
+        refinement=np.sum(R * loss_R, axis=1),  # <R, l(R)>
+        reconstructed_risk=np.sum(R * loss_f, axis=1),  # <R, l(f)>
+        plugin=np.sum(R * gain, axis=1),  # <R, l(f) - l(R)>
+        variational=_of_label(gain, labels),  # <y, l(f) - l(R)>
+    )
+
+
+def alignment_residual(
+    loss: ProperLoss, f: FloatArray, labels: IntArray, R: FloatArray
+) -> FloatArray:
+    """<R - y, l(f)>: reconstructed minus observed risk, row by row."""
+    loss_f = loss(f)
+    return np.sum(R * loss_f, axis=1) - _of_label(loss_f, labels)
+
+
+def risk_of(loss: ProperLoss, labels: IntArray, R: FloatArray) -> FloatArray:
+    """<y, l(R)>: the risk that the estimate itself would suffer."""
+    return _of_label(loss(R), labels)

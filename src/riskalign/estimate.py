@@ -1,0 +1,475 @@
+"""From predictions and labels to a calibration error: the one place that composes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Real
+
+import numpy as np
+
+from riskalign.arrays import FloatArray, IntArray
+from riskalign.bandwidth import CRITERIA, BandwidthSearch, Search, paper_candidates
+from riskalign.decomposition import ESTIMATORS, Terms, decompose
+from riskalign.kernels import KERNELS, Kernel
+from riskalign.losses import LOSSES, ProperLoss
+from riskalign.results import CalibrationResult, Overconfidence
+from riskalign.sample import NOTIONS, Problem, Sample, on_simplex, reduce
+from riskalign.smoothing import ENGINES, Average, Smoother, choose_smoother
+from riskalign.validation import as_sample, one_of
+
+Bandwidth = str | float | Sequence[float] | FloatArray | BandwidthSearch
+Candidates = str | Sequence[float] | FloatArray | None
+
+
+def calibration_error(
+    y_true: object,
+    y_prob: object,
+    *,
+    notion: str | None = None,
+    loss: str | ProperLoss = "l2",
+    estimator: str = "plugin",
+    bandwidth: Bandwidth = "risk-alignment",
+    kernel: str = "dirichlet",
+    candidates: Candidates = None,
+    power: float = 2,
+    sample_weight: object = None,
+    from_logits: bool = False,
+    normalize: bool = False,
+    ignore_index: int | None = None,
+    classes: Sequence[object] | None = None,
+    engine: str = "auto",
+    progress: bool | None = None,
+) -> CalibrationResult:
+    """Estimate how far predicted probabilities are from the frequencies they promise.
+
+    With R an estimate of E[y | f], the error is the mean of <R, l(f) - l(R)>, the Bregman
+    divergence between R and f that belongs to the loss l.
+
+    Parameters
+    ----------
+    y_true : array-like of shape (n,) or (n, K)
+        Labels: class numbers, names (with `classes`), or one-hot rows.
+    y_prob : array-like of shape (n,) or (n, K)
+        Predictions: the probability of class 1, or of each class.
+    notion : {"binary", "top-label", "classwise", "canonical"}, optional
+        What must be calibrated: P(y = 1); the probability of the predicted class; each
+        class's probability (the errors are summed); the whole vector. Default: "binary" for
+        one probability, else "classwise".
+    loss : {"l2", "kl", "ranked"} or ProperLoss
+        Squared error, log loss, ranked probability score (ordered classes), or your own.
+    estimator : {"plugin", "variational", "cross"}
+        Mean of <R, l(f) - l(R)>; of <y, l(f) - l(R)>; of the mean of the two.
+    bandwidth : str, float, sequence of K floats or BandwidthSearch
+        A criterion ("risk-alignment", "likelihood", "cross-validation"), the bandwidth
+        itself (one, or one a class), or the outcome of `select_bandwidth`.
+    kernel : {"dirichlet", "rbf"}
+        Dirichlet (Beta for one probability), or Gaussian, whose bandwidth is a standard
+        deviation.
+    candidates : None, "paper" or array-like
+        Bandwidths to choose from: the paper's range searched continuously, the paper's set,
+        or your own.
+    power : float
+        p of the risk-alignment objective sum |reconstructed - observed risk|^p.
+    sample_weight : array-like of shape (n,), optional
+        Weights in kernel sums, criteria and averages. An integer weight m equals m copies
+        wherever no sample is left out (`reliability_curve`); here it differs, because
+        leaving out one copy keeps the others, while leaving out a weighted sample removes
+        all of it.
+    from_logits : bool
+        `y_prob` holds logits: take the softmax (the logistic function of one column).
+    normalize : bool
+        Rescale rows of `y_prob` to sum to one.
+    ignore_index : int, optional
+        Label of rows to leave out.
+    classes : sequence, optional
+        Labels in the order of the columns of `y_prob`.
+    engine : {"auto", "exact", "grid"}
+        "exact" sums over all pairs in float64; "grid" interpolates sums between nodes, for
+        problems made from one probability, in O(n). "auto" chooses by structure.
+    progress : bool, optional
+        Show a progress bar; by default on a terminal.
+
+    Returns
+    -------
+    CalibrationResult
+
+    References
+    ----------
+    Zhou, Popordanoska, Blaschko: Bandwidth Selection in Kernel Density Estimation for Model
+    Calibration, UAI 2026.
+
+    Examples
+    --------
+    >>> import riskalign as ra
+    >>> data = ra.datasets.temperature(2000, 4, t2=0.6, seed=0)
+    >>> result = ra.calibration_error(data.y_true, data.y_prob, estimator="plugin")
+    >>> truth = data.truth(notion="classwise", loss="l2")
+    >>> bool(abs(result.value - truth) < 0.3 * truth)
+    True
+    """
+    sample = as_sample(
+        y_true,
+        y_prob,
+        sample_weight=sample_weight,
+        from_logits=from_logits,
+        normalize=normalize,
+        ignore_index=ignore_index,
+        classes=classes,
+    )
+    one_of("estimator", estimator, ESTIMATORS)
+    setup = _setup(sample, _default_notion(notion, y_prob), loss, kernel, engine, progress)
+    bandwidths, search = _resolve_bandwidth(setup, bandwidth, candidates, power)
+    return _estimate(setup, bandwidths, search, estimator)
+
+
+def select_bandwidth(
+    y_true: object,
+    y_prob: object,
+    *,
+    notion: str | None = None,
+    loss: str | ProperLoss = "l2",
+    criterion: str = "risk-alignment",
+    kernel: str = "dirichlet",
+    candidates: Candidates = None,
+    power: float = 2,
+    sample_weight: object = None,
+    from_logits: bool = False,
+    normalize: bool = False,
+    ignore_index: int | None = None,
+    classes: Sequence[object] | None = None,
+    engine: str = "auto",
+    progress: bool | None = None,
+) -> BandwidthSearch:
+    """Choose the kernel's bandwidth, and keep the curve it was read from.
+
+    Parameters are those of `calibration_error`; `criterion` is its `bandwidth`.
+
+    Returns
+    -------
+    BandwidthSearch
+        To look at, or to pass as `bandwidth`.
+
+    Examples
+    --------
+    >>> import riskalign as ra
+    >>> data = ra.datasets.temperature(500, 3, seed=0)
+    >>> search = ra.select_bandwidth(data.y_true, data.y_prob, candidates=[0.001, 0.01, 0.1])
+    >>> search.value.shape, len(search.objective)
+    ((3,), 3)
+    >>> result = ra.calibration_error(data.y_true, data.y_prob, bandwidth=search)
+    >>> bool((result.bandwidth == search.value).all())
+    True
+    """
+    sample = as_sample(
+        y_true,
+        y_prob,
+        sample_weight=sample_weight,
+        from_logits=from_logits,
+        normalize=normalize,
+        ignore_index=ignore_index,
+        classes=classes,
+    )
+    setup = _setup(sample, _default_notion(notion, y_prob), loss, kernel, engine, progress)
+    return _search(setup, one_of("criterion", criterion, CRITERIA), candidates, power)
+
+
+@dataclass(frozen=True)
+class ReliabilityCurve:
+    """The estimate of E[y | f] at points of the user's choice.
+
+    Attributes
+    ----------
+    grid : (m,) probabilities, or (m, K) points of the simplex for canonical curves
+    conditional : (m,); class-wise (m, K), one column a class; canonical (m, K)
+    density : the estimated density of predictions at the grid, (m,) or (m, K) class-wise
+    bandwidth : the bandwidth, one a class for class-wise curves
+    """
+
+    grid: FloatArray
+    conditional: FloatArray
+    density: FloatArray
+    bandwidth: float | FloatArray
+    classes: tuple[str, ...]
+
+
+def reliability_curve(
+    y_true: object,
+    y_prob: object,
+    *,
+    grid: object = 101,
+    notion: str | None = None,
+    loss: str | ProperLoss = "l2",
+    bandwidth: Bandwidth = "risk-alignment",
+    kernel: str = "dirichlet",
+    candidates: Candidates = None,
+    power: float = 2,
+    sample_weight: object = None,
+    from_logits: bool = False,
+    normalize: bool = False,
+    ignore_index: int | None = None,
+    classes: Sequence[object] | None = None,
+    engine: str = "auto",
+    progress: bool | None = None,
+) -> ReliabilityCurve:
+    """Estimate E[y | f] at points of your choice; no sample is left out.
+
+    Parameters
+    ----------
+    grid : int or array-like
+        Number of evenly spaced probabilities, the probabilities ``(m,)``, or for the
+        canonical notion points of the simplex ``(m, K)``.
+    others
+        As for `calibration_error`.
+
+    Returns
+    -------
+    ReliabilityCurve
+
+    Examples
+    --------
+    >>> import riskalign as ra
+    >>> data = ra.datasets.temperature(500, 3, seed=0)
+    >>> curve = ra.reliability_curve(data.y_true, data.y_prob, grid=[0.2, 0.5, 0.8])
+    >>> curve.conditional.shape
+    (3, 3)
+    """
+    sample = as_sample(
+        y_true,
+        y_prob,
+        sample_weight=sample_weight,
+        from_logits=from_logits,
+        normalize=normalize,
+        ignore_index=ignore_index,
+        classes=classes,
+    )
+    setup = _setup(sample, _default_notion(notion, y_prob), loss, kernel, engine, progress)
+    points = _grid_points(grid, setup)
+    bandwidths, _ = _resolve_bandwidth(setup, bandwidth, candidates, power)
+    at = [setup.smoother.at((k, h), on_simplex(points)) for k, h in enumerate(bandwidths.tolist())]
+    if setup.notion == "canonical":
+        conditional, density = at[0].mean, np.exp(at[0].log_density)
+    else:
+        conditional = np.stack([a.mean[:, 1] for a in at], axis=1)
+        density = np.exp(np.stack([a.log_density for a in at], axis=1))
+        if setup.notion != "classwise":
+            conditional, density = conditional[:, 0], density[:, 0]
+    return ReliabilityCurve(
+        points, conditional, density, setup.shown_bandwidth(bandwidths), sample.classes
+    )
+
+
+@dataclass(frozen=True)
+class _Setup:
+    """Strings turned into objects, once."""
+
+    sample: Sample
+    notion: str
+    loss: ProperLoss
+    kernel: Kernel
+    problems: list[Problem]
+    smoother: Smoother
+    progress: bool | None
+
+    @property
+    def n_columns(self) -> int:
+        """Columns of R: one a problem, or one a class of the only problem."""
+        alone = self.notion == "canonical"
+        return self.problems[0].n_classes if alone else len(self.problems)
+
+    def shown_bandwidth(self, bandwidths: FloatArray) -> float | FloatArray:
+        return bandwidths if self.notion == "classwise" else float(bandwidths[0])
+
+
+def _default_notion(notion: str | None, y_prob: object) -> str:
+    if notion is not None:
+        return one_of("notion", notion, NOTIONS)
+    return "binary" if np.ndim(np.asarray(y_prob)) == 1 else "classwise"
+
+
+def _setup(
+    sample: Sample,
+    notion: str,
+    loss: str | ProperLoss,
+    kernel: str,
+    engine: str,
+    progress: bool | None,
+) -> _Setup:
+    if notion == "binary" and len(sample.classes) != 2:
+        raise ValueError(
+            f"`notion='binary'` needs two classes; found {len(sample.classes)}. Use 'top-label', "
+            "'classwise' or 'canonical', or pass one column of `y_prob`."
+        )
+    if not isinstance(loss, ProperLoss):
+        if loss not in LOSSES:
+            listed = ", ".join(repr(name) for name in LOSSES)
+            raise ValueError(f"`loss` must be one of {listed} or a ProperLoss; found {loss!r}.")
+        loss = LOSSES[loss]
+    chosen = KERNELS[one_of("kernel", kernel, KERNELS)]
+    problems = reduce(sample, notion, loss)
+    smoother = choose_smoother(problems, chosen, one_of("engine", engine, ENGINES))
+    return _Setup(sample, notion, loss, chosen, problems, smoother, progress)
+
+
+def _grid_points(grid: object, setup: _Setup) -> FloatArray:
+    """Points at which a curve is asked for: (m,) probabilities, or (m, K) on the simplex."""
+    n_classes = setup.problems[0].n_classes
+    if isinstance(grid, int):
+        if grid < 2:
+            raise ValueError(f"`grid` must have at least two points; found {grid}.")
+        if setup.notion != "canonical":
+            return np.linspace(0.0, 1.0, grid)
+        raise ValueError(
+            f"`grid` must hold points (m, {n_classes}) of the simplex for a canonical curve; "
+            "a number of points is for one probability."
+        )
+    points = np.asarray(grid, dtype=np.float64)
+    expected = 2 if setup.notion == "canonical" else 1
+    if points.ndim != expected or (expected == 2 and points.shape[1] != n_classes):
+        shape = f"(m, {n_classes})" if expected == 2 else "(m,)"
+        raise ValueError(f"`grid` must have shape {shape}; found {points.shape}.")
+    if points.size == 0 or not ((points >= 0) & (points <= 1)).all():
+        raise ValueError("`grid` must hold probabilities in [0, 1].")
+    return points
+
+
+def _resolve_bandwidth(
+    setup: _Setup, bandwidth: Bandwidth, candidates: Candidates, power: float
+) -> tuple[FloatArray, BandwidthSearch | None]:
+    """The bandwidth of each problem, and the search that found it."""
+    n_problems = len(setup.problems)
+    if isinstance(bandwidth, str):
+        if bandwidth not in CRITERIA:
+            listed = ", ".join(repr(name) for name in CRITERIA)
+            raise ValueError(
+                f"`bandwidth` must be one of {listed}, a number, one number a class or a "
+                f"BandwidthSearch; found {bandwidth!r}."
+            )
+        search = _search(setup, bandwidth, candidates, power)
+        return search.values, search
+    if isinstance(bandwidth, BandwidthSearch):
+        if len(bandwidth.curves) != n_problems:
+            raise ValueError(
+                f"`bandwidth` is a search for {len(bandwidth.curves)} problem(s), but "
+                f"notion={setup.notion!r} makes {n_problems}. Search with the same notion."
+            )
+        return bandwidth.values, bandwidth
+    given = _positive(bandwidth, "bandwidth")
+    if given.shape not in ((), (1,), (n_problems,)):
+        raise ValueError(
+            f"`bandwidth` must be one number or {n_problems} for notion={setup.notion!r}; found "
+            f"{given.size}."
+        )
+    return np.broadcast_to(given, (n_problems,)).astype(np.float64), None
+
+
+def _positive(values: object, name: str) -> FloatArray:
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"`{name}` must hold positive numbers; found {values!r}.") from None
+    if array.size == 0 or not (np.isfinite(array).all() and (array > 0).all()):
+        raise ValueError(f"`{name}` must be positive and finite; found {values!r}.")
+    return array
+
+
+def _search(setup: _Setup, criterion: str, candidates: Candidates, power: float) -> BandwidthSearch:
+    if not isinstance(power, Real) or not power > 0:
+        raise ValueError(f"`power` must be a positive number; found {power!r}.")
+    search = Search(
+        setup.problems,
+        setup.smoother,
+        setup.kernel,
+        CRITERIA[criterion](float(power)),
+        setup.progress,
+    )
+    if candidates is None:
+        curves = search.continuous()
+    else:
+        curves = search.over(_candidate_set(candidates, setup))
+    return BandwidthSearch(criterion, tuple(curves), setup.notion == "classwise")
+
+
+def _candidate_set(candidates: Candidates, setup: _Setup) -> FloatArray:
+    if isinstance(candidates, str):
+        if one_of("candidates", candidates, ["paper"]) and setup.kernel.name != "dirichlet":
+            raise ValueError(
+                "`candidates='paper'` is for the Dirichlet kernel: the paper gives none for "
+                f"{setup.kernel.name!r}. Pass None for its range, or numbers."
+            )
+        return paper_candidates(setup.problems[0].n_classes)
+    given = np.atleast_1d(_positive(candidates, "candidates"))
+    if given.ndim != 1:
+        raise ValueError(f"`candidates` must be one-dimensional; found shape {given.shape}.")
+    return np.unique(given)
+
+
+def _estimate(
+    setup: _Setup, bandwidths: FloatArray, search: BandwidthSearch | None, estimator: str
+) -> CalibrationResult:
+    weights = setup.sample.weights / setup.sample.weights.sum()
+    totals = np.zeros((4, len(setup.problems)))
+    conditional = np.empty((len(weights), setup.n_columns))
+
+    def rows_of(k: int, rows: IntArray, average: Average) -> tuple[FloatArray, Terms]:
+        part = setup.problems[k].take(rows)
+        return average.mean, decompose(part.loss, part.points, part.labels, average.mean)
+
+    requests = list(enumerate(bandwidths.tolist()))
+    for k, rows, (R, terms) in setup.smoother.each(requests, rows_of):
+        parts = (
+            getattr(terms, estimator),
+            terms.risk,
+            terms.refinement,
+            terms.reconstructed_risk,
+        )
+        totals[:, k] += [weights[rows] @ part for part in parts]
+        if setup.problems[k].predictions.ndim == 1:
+            conditional[rows, k] = R[:, 1]
+        else:
+            conditional[rows] = R
+
+    value, risk, refinement, reconstructed = totals.sum(axis=1).tolist()
+    single = setup.notion in ("binary", "top-label")
+    return CalibrationResult(
+        value=value,
+        risk=risk,
+        refinement=refinement,
+        reconstructed_risk=reconstructed,
+        bandwidth=setup.shown_bandwidth(bandwidths),
+        per_class=totals[0] if setup.notion == "classwise" else None,
+        search=search,
+        overconfidence=_overconfidence(setup, weights, conditional),
+        conditional=conditional[:, 0] if single else conditional,
+        notion=setup.notion,
+        loss=setup.loss.name,
+        estimator=estimator,
+        kernel=setup.kernel.name,
+        definition=_definition(setup),
+        classes=setup.sample.classes,
+        n_samples=len(weights),
+    )
+
+
+def _overconfidence(setup: _Setup, weights: FloatArray, conditional: FloatArray) -> Overconfidence:
+    """Mean of f - R for each column of R, and for the class each row ranks first."""
+    if setup.notion in ("classwise", "canonical"):
+        columns = setup.sample.probabilities
+    else:
+        columns = setup.problems[0].predictions[:, None]
+    per_class = weights @ columns - weights @ conditional
+    if setup.notion == "top-label":
+        return Overconfidence(per_class, float(per_class[0]))
+    R = on_simplex(conditional[:, 0]) if setup.notion == "binary" else conditional
+    top = np.argmax(setup.sample.probabilities, axis=1)[:, None]
+    claimed = np.take_along_axis(setup.sample.probabilities, top, axis=1)
+    gap = claimed - np.take_along_axis(R, top, axis=1)
+    return Overconfidence(per_class, float(weights @ gap[:, 0]))
+
+
+def _definition(setup: _Setup) -> str:
+    """What the value estimates, in words."""
+    if setup.notion == "canonical":
+        return f"mean {setup.loss.divergence}"
+    each = f"mean {setup.loss.binary.divergence}"
+    return f"sum over classes of {each}" if setup.notion == "classwise" else each

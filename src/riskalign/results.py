@@ -1,0 +1,174 @@
+"""What the library answers: frozen numbers, printed so that a person can read them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from riskalign.arrays import FloatArray
+from riskalign.bandwidth import BandwidthSearch
+
+SHOWN = 5
+"""Classes listed by `print`; the rest are in `per_class`."""
+
+
+@dataclass(frozen=True)
+class Overconfidence:
+    """Signed mean of f - R: positive where the model claims too much.
+
+    Attributes
+    ----------
+    per_class : (K,), for binary and top-label errors the one probability's
+    top_label : the same for the class each row ranks first
+    """
+
+    per_class: FloatArray
+    top_label: float
+
+
+@dataclass(frozen=True)
+class CalibrationResult:
+    """A calibration error with everything it was computed from.
+
+    Attributes
+    ----------
+    value : float
+        The calibration error; for class-wise errors the sum over classes.
+    risk, refinement, reconstructed_risk : float
+        Observed risk <y, l(f)>; <R, l(R)>; <R, l(f)>. Plug-in error and refinement add up
+        to the reconstructed risk.
+    bandwidth : float or (K,) array
+        The kernel's bandwidth, one a class for class-wise errors.
+    per_class : (K,) array or None
+        The terms whose sum is `value`, for class-wise errors.
+    search : BandwidthSearch or None
+        How the bandwidth was found; None if it was given as numbers.
+    overconfidence : Overconfidence
+        Signed mean of f - R.
+    conditional : array
+        R, the estimate of E[y | f], one row a sample: ``(n,)`` for binary and top-label
+        errors, ``(n, K)`` otherwise.
+    definition : str
+        What `value` estimates.
+
+    Examples
+    --------
+    >>> import riskalign as ra
+    >>> data = ra.datasets.temperature(400, 3, seed=0)
+    >>> result = ra.calibration_error(data.y_true, data.y_prob, estimator="plugin", bandwidth=0.05)
+    >>> result.per_class.shape, bool(abs(result.per_class.sum() - result.value) < 1e-12)
+    ((3,), True)
+    """
+
+    value: float
+    risk: float
+    refinement: float
+    reconstructed_risk: float
+    bandwidth: float | FloatArray
+    per_class: FloatArray | None
+    search: BandwidthSearch | None
+    overconfidence: Overconfidence
+    conditional: FloatArray = field(repr=False)
+    notion: str
+    loss: str
+    estimator: str
+    kernel: str
+    definition: str
+    classes: tuple[str, ...] = field(repr=False)
+    n_samples: int
+
+    @property
+    def root(self) -> float:
+        """Square root of the error, 0 where the estimate is negative."""
+        return float(np.sqrt(max(self.value, 0.0)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers as JSON-ready types; the per-sample estimate is left out."""
+        return {
+            "value": self.value,
+            "root": self.root,
+            "risk": self.risk,
+            "refinement": self.refinement,
+            "reconstructed_risk": self.reconstructed_risk,
+            "bandwidth": _plain(self.bandwidth),
+            "per_class": _plain(self.per_class),
+            "overconfidence": {
+                "per_class": _plain(self.overconfidence.per_class),
+                "top_label": self.overconfidence.top_label,
+            },
+            "search": None if self.search is None else _search_dict(self.search),
+            "notion": self.notion,
+            "loss": self.loss,
+            "estimator": self.estimator,
+            "kernel": self.kernel,
+            "definition": self.definition,
+            "classes": list(self.classes),
+            "n_samples": self.n_samples,
+        }
+
+    def __str__(self) -> str:
+        """A short table."""
+        top = self.overconfidence.top_label
+        direction = "over-confident" if top > 0 else "under-confident"
+        lines = [
+            f"{self.notion} calibration error, {self.loss} loss, "
+            f"n = {self.n_samples:,}, K = {len(self.classes)}",
+            "",
+            _line("calibration error", self.value, self.definition),
+        ]
+        if self.loss == "l2":
+            lines.append(_line("  its square root", self.root, "on the scale of probabilities"))
+        lines += [
+            _line("refinement", self.refinement, "mean <R, l(R)>, what calibration cannot mend"),
+            _line("risk", self.risk, "mean <y, l(f)>, observed"),
+            _line("reconstructed risk", self.reconstructed_risk, "mean <R, l(f)>"),
+            _line("top-label f - R", top, direction, signed=True),
+            f"  {'bandwidth':<20}{self._bandwidth()}",
+        ]
+        if self.per_class is not None:
+            lines += ["", *self._class_table()]
+        return "\n".join(lines)
+
+    def _bandwidth(self) -> str:
+        h = np.atleast_1d(self.bandwidth)
+        text = f"{h[0]:.4g}" if len(h) == 1 else f"{h.min():.4g} to {h.max():.4g}, one a class"
+        if self.search is None:
+            return f"{text} (given)"
+        edges = int(np.count_nonzero(self.search.at_edge))
+        note = ""
+        if edges:
+            note = "; at the edge of its range" + (f" for {edges} classes" if len(h) > 1 else "")
+        return f"{text} ({self.search.criterion}{note})"
+
+    def _class_table(self) -> list[str]:
+        assert self.per_class is not None
+        worst = np.argsort(-self.per_class, kind="stable")[:SHOWN]
+        width = max(5, *(len(self.classes[k]) for k in worst))
+        n_classes = len(self.per_class)
+        more = f" (largest {SHOWN} of {n_classes})" if n_classes > SHOWN else ""
+        rows = [f"  {'class':<{width}}  {'error':>10}  {'f - R':>9}{more}"]
+        rows += [
+            f"  {self.classes[k]:<{width}}  {self.per_class[k]:>10.6f}  "
+            f"{self.overconfidence.per_class[k]:>+9.4f}"
+            for k in worst
+        ]
+        return rows
+
+
+def _line(name: str, value: float, meaning: str, *, signed: bool = False) -> str:
+    number = f"{value:+.6f}" if signed else f"{value:.6f}"
+    return f"  {name:<20}{number:>10}   {meaning}"
+
+
+def _plain(x: float | FloatArray | None) -> Any:
+    return x.tolist() if isinstance(x, np.ndarray) else x
+
+
+def _search_dict(search: BandwidthSearch) -> dict[str, Any]:
+    return {
+        "criterion": search.criterion,
+        "value": _plain(search.value),
+        "at_edge": np.asarray(search.at_edge).tolist(),
+    }
