@@ -156,3 +156,146 @@ def temperature(
         return R, softmax(floored_log(R) / t2, axis=1)
 
     return _generate(draw, n, seed)
+
+
+def calibrated(n: int, n_classes: int, seed: int = 0) -> SyntheticData:
+    """A model that is right: f = R, uniform on the simplex. Every calibration error is 0.
+
+    Examples
+    --------
+    >>> import riskalign as ra
+    >>> ra.datasets.calibrated(100, 3).truth(notion="canonical")
+    0.0
+    """
+
+    def draw(n: int, generator: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+        f = generator.dirichlet(np.ones(n_classes), n)
+        return f, f
+
+    return _generate(draw, n, seed)
+
+
+def class_bias(n: int, n_classes: int, bias: float = 0.5, seed: int = 0) -> SyntheticData:
+    """Some classes are claimed too often: f = softmax(log R + b), b from -bias to bias.
+
+    R is uniform on the simplex. No temperature mends this.
+
+    Examples
+    --------
+    >>> import riskalign as ra
+    >>> data = ra.datasets.class_bias(20_000, 3, seed=0)
+    >>> ((data.y_prob - data.conditional).mean(axis=0) > [0.05, -0.05, 0.05]).tolist()
+    [False, True, True]
+    """
+    shift = np.linspace(-bias, bias, n_classes)
+
+    def draw(n: int, generator: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+        R = generator.dirichlet(np.ones(n_classes), n)
+        return R, softmax(floored_log(R) + shift, axis=1)
+
+    return _generate(draw, n, seed)
+
+
+def label_noise(n: int, n_classes: int, noise: float = 0.15, seed: int = 0) -> SyntheticData:
+    """Labels replaced at random: R = (1 - noise) f + noise / K, with f from Dirichlet(0.7).
+
+    The smaller a probability, the larger the factor by which it is wrong.
+
+    Examples
+    --------
+    >>> import riskalign as ra
+    >>> data = ra.datasets.label_noise(100, 4, noise=0.2)
+    >>> bool(data.conditional.min() >= 0.05)
+    True
+    """
+
+    def draw(n: int, generator: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+        f = generator.dirichlet(np.full(n_classes, 0.7), n)
+        return (1 - noise) * f + noise / n_classes, f
+
+    return _generate(draw, n, seed)
+
+
+def peaked(n: int, n_classes: int, seed: int = 0) -> SyntheticData:
+    """Predictions that crowd the corners of the simplex, as a trained network's do.
+
+    Logits z are normal with a margin for one class; f = softmax(2 z), and the truth is a
+    softer model with a little label noise, R = 0.98 softmax(1.2 z) + 0.02 / K.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import riskalign as ra
+    >>> data = ra.datasets.peaked(1000, 10, seed=0)
+    >>> bool(np.median(data.y_prob.max(axis=1)) > 0.99)
+    True
+    """
+
+    def draw(n: int, generator: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+        z = generator.normal(size=(n, n_classes))
+        margin = generator.gamma(4.0, 1.0, size=n) + np.log(n_classes) / 2
+        z[np.arange(n), generator.integers(n_classes, size=n)] += margin
+        return 0.98 * softmax(1.2 * z, axis=1) + 0.02 / n_classes, softmax(2.0 * z, axis=1)
+
+    return _generate(draw, n, seed)
+
+
+def imbalanced(n: int, n_classes: int, seed: int = 0) -> SyntheticData:
+    """Frequent and rare classes, 30 to 1 (15 to 1 for two); the model favours the frequent.
+
+    R comes from a Dirichlet with the class frequencies as its mean, and
+    f = softmax(1.15 log R + 0.25 log frequency).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import riskalign as ra
+    >>> data = ra.datasets.imbalanced(20_000, 4, seed=0)
+    >>> bool(np.mean(data.y_true == 3) < 0.04)
+    True
+    """
+    frequency = np.geomspace(1.0, 1 / 30 if n_classes > 2 else 1 / 15, n_classes)
+    frequency /= frequency.sum()
+
+    def draw(n: int, generator: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+        u = generator.dirichlet(np.maximum(0.7 * n_classes * frequency, 0.02), n)
+        R = 0.995 * u + 0.005 * frequency
+        return R, softmax(1.15 * floored_log(R) + 0.25 * np.log(frequency), axis=1)
+
+    return _generate(draw, n, seed)
+
+
+def wavy(n: int, n_classes: int, height: float = 0.5, seed: int = 0) -> SyntheticData:
+    """A distortion that swings: R = softmax(log f + height sin(8 pi sqrt f)).
+
+    f is uniform on the simplex. Neither a parametric map nor a wide kernel follows it.
+
+    Examples
+    --------
+    >>> import riskalign as ra
+    >>> data = ra.datasets.wavy(1000, 2, seed=0)
+    >>> bool(data.truth(notion="binary") > 0.001)
+    True
+    """
+
+    def draw(n: int, generator: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+        f = generator.dirichlet(np.ones(n_classes), n)
+        swing = height * np.sin(8 * np.pi * np.sqrt(f))
+        return softmax(floored_log(f) + swing, axis=1), f
+
+    return _generate(draw, n, seed)
+
+
+Family = Callable[[int, int, int], SyntheticData]
+"""From samples, classes and a seed to data."""
+
+FAMILIES: dict[str, Family] = {
+    "temperature": lambda n, k, seed: temperature(n, k, seed=seed),
+    "calibrated": lambda n, k, seed: calibrated(n, k, seed=seed),
+    "class bias": lambda n, k, seed: class_bias(n, k, seed=seed),
+    "label noise": lambda n, k, seed: label_noise(n, k, seed=seed),
+    "peaked": lambda n, k, seed: peaked(n, k, seed=seed),
+    "imbalanced": lambda n, k, seed: imbalanced(n, k, seed=seed),
+    "wavy": lambda n, k, seed: wavy(n, k, seed=seed),
+}
+"""Every family at its default strength, on which estimators are judged."""
