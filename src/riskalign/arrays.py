@@ -14,6 +14,16 @@ FLOOR = 1e-9
 where the estimate is zero costs 20.7 nats instead of infinity, and 0 log 0 is 0."""
 
 
+def row_dot(a: FloatArray, b: FloatArray) -> FloatArray:
+    """<a_i, b_i>, row by row; several times faster than a sum over short rows."""
+    return np.einsum("nk,nk->n", a, b)
+
+
+def row_sum(a: FloatArray) -> FloatArray:
+    """Sum of each row."""
+    return np.einsum("nk->n", a)
+
+
 def floored_log(x: FloatArray) -> FloatArray:
     """Logarithm of probabilities, floored at `FLOOR`."""
     return np.log(np.maximum(x, FLOOR))

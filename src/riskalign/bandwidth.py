@@ -86,6 +86,9 @@ class Curve:
 class BandwidthSearch:
     """The outcome of a search: the bandwidth, and the whole curve it was read from.
 
+    A continuous search brackets the minimum on a lattice and takes the vertex of the parabola
+    through the lowest points; the objective listed for it is the parabola's.
+
     `value`, `candidates`, `objective` and `at_edge` hold one entry a class for class-wise
     errors, and the entry itself otherwise. The objective is the sum over samples that was
     minimised (for the likelihood: minus the log-likelihood). Equal objectives are decided
@@ -140,9 +143,6 @@ STEP = 0.01
 """Resolution of the continuous search in log h; bandwidths on this lattice are shared by
 the classes, and with them the kernel matrices."""
 
-REFINEMENTS = 4
-"""Parabolas through the three best points; the objective is smooth, so few are needed."""
-
 TIED = 1e-12
 """Relative difference below which two objectives are equal: rounding of the sums."""
 
@@ -170,6 +170,7 @@ class Search:
         """The minimum over the kernel's range: bracket on some rows, refine on all."""
         low, high = self.kernel.bandwidth_range(self.problems[0].n_classes)
         lattice = _on_lattice(np.geomspace(low, high, LATTICE), low, high)
+        lattice[[0, -1]] = low, high
         rows = self._some_rows()
         numbers = range(len(self.problems))
         requests = [(k, h) for k in numbers for h in lattice.tolist()]
@@ -177,7 +178,7 @@ class Search:
         minima = [_Minimum(lattice, objective, rows is None) for objective in bracket]
         while wanted := [(k, h) for k in numbers for h in minima[k].next_bandwidths()]:
             for (k, h), total in zip(wanted, self._totals(wanted).tolist(), strict=True):
-                minima[k].known[h] = total
+                minima[k].add(h, total)
         return [minima[k].curve(self.problems[k]) for k in numbers]
 
     def _some_rows(self) -> IntArray | None:
@@ -203,7 +204,7 @@ class Search:
         return totals * (len(self.problems[0].labels) / seen)
 
 
-def _on_lattice(h: FloatArray, low: float, high: float) -> FloatArray:
+def _on_lattice(h: FloatArray | float, low: float, high: float) -> FloatArray:
     """Bandwidths rounded to the lattice exp(STEP * integer), kept within the range."""
     return np.clip(np.exp(STEP * np.round(np.log(h) / STEP)), low, high)
 
@@ -221,58 +222,51 @@ class _Minimum:
     def __init__(self, lattice: FloatArray, bracket: FloatArray, on_all_rows: bool) -> None:
         self._lattice = lattice
         self._bracket = bracket
-        self._refinements = 0
-        self.known: dict[float, float] = {}  # objective over all rows
-        if on_all_rows:
-            self.known = dict(zip(lattice.tolist(), bracket.tolist(), strict=True))
-
-    def _sorted(self) -> tuple[FloatArray, FloatArray]:
-        h = np.array(sorted(self.known))
-        return h, np.array([self.known[x] for x in h.tolist()])
+        known = bracket if on_all_rows else np.full_like(bracket, np.nan)
+        self._known = known.copy()  # objective over all rows, where it was evaluated
 
     def next_bandwidths(self) -> list[float]:
-        """Around the bracket's minimum, then outwards, then at the vertices of parabolas."""
-        if not self.known:
-            best = _best(self._bracket)
-            around: list[float] = self._lattice[max(best - 1, 0) : best + 2].tolist()
-            return around
-        h, objective = self._sorted()
-        best = _best(objective)
-        if best in (0, len(h) - 1):
-            below, above = self._lattice[self._lattice < h[0]], self._lattice[self._lattice > h[-1]]
-            outwards: list[float] = (below[-1:] if best == 0 else above[:1]).tolist()
-            return outwards
-        low, high = self._lattice[[0, -1]]
-        vertex = float(_on_lattice(_vertex(np.log(h), objective, best), low, high)[0])
-        self._refinements += 1
-        return [] if vertex in self.known or self._refinements > REFINEMENTS else [vertex]
+        """The bracket's minimum and its neighbours, then outwards until the minimum is inside."""
+        seen = np.flatnonzero(~np.isnan(self._known))
+        best = int(seen[_best(self._known[seen])]) if len(seen) else _best(self._bracket)
+        around = np.arange(max(best - 1, 0), min(best + 2, len(self._lattice)))
+        missing: list[float] = self._lattice[around[np.isnan(self._known[around])]].tolist()
+        return missing
+
+    def add(self, h: float, objective: float) -> None:
+        """Note the objective over all rows at a bandwidth of the lattice."""
+        self._known[np.searchsorted(self._lattice, h)] = objective
 
     def curve(self, problem: Problem) -> Curve:
-        """The curve; lattice points seen on some rows are aligned with those seen on all."""
-        anchor = _best(self._bracket)
-        shift = self.known[float(self._lattice[anchor])] - self._bracket[anchor]
-        aligned = dict(zip(self._lattice.tolist(), (self._bracket + shift).tolist(), strict=True))
-        h, objective = self._sorted()
-        value = float(h[_best(objective)])
-        merged = aligned | self.known
-        candidates = np.array(sorted(merged))
-        at_edge = value in self._lattice[[0, -1]] and not _flat(objective)
-        return Curve(
-            problem.name,
-            candidates,
-            np.array([merged[x] for x in candidates.tolist()]),
-            value,
-            at_edge,
-        )
+        """The curve through lattice points and the vertex of the parabola at its minimum.
+
+        Points seen on some rows alone are aligned with those seen on all.
+        """
+        seen = np.flatnonzero(~np.isnan(self._known))
+        best = int(seen[_best(self._known[seen])])
+        objective = self._bracket + (self._known[best] - self._bracket[best])
+        objective[seen] = self._known[seen]
+        if best in (0, len(self._lattice) - 1) or _flat(self._known[seen]):
+            edge = not _flat(self._known[seen])
+            return Curve(problem.name, self._lattice, objective, float(self._lattice[best]), edge)
+        vertex, lowest = _vertex(np.log(self._lattice), self._known, best)
+        value = float(_on_lattice(np.exp(vertex), self._lattice[0], self._lattice[-1]))
+        if value in self._lattice:
+            return Curve(problem.name, self._lattice, objective, value, False)
+        place = int(np.searchsorted(self._lattice, value))
+        candidates = np.insert(self._lattice, place, value)
+        return Curve(problem.name, candidates, np.insert(objective, place, lowest), value, False)
 
 
-def _vertex(x: FloatArray, y: FloatArray, best: int) -> FloatArray:
-    """Exp of the minimum of the parabola through a point and its two neighbours."""
+def _vertex(x: FloatArray, y: FloatArray, best: int) -> tuple[float, float]:
+    """The lowest point of the parabola through a minimum and its two neighbours."""
     (x0, x1, x2), (y0, y1, y2) = x[best - 1 : best + 2], y[best - 1 : best + 2]
     left, right = (y1 - y0) / (x1 - x0), (y2 - y1) / (x2 - x1)
-    bend = right - left
-    middle = x1 if bend <= 0 else (x0 + x1) / 2 - left * (x2 - x0) / (2 * bend)
-    return np.exp([middle])
+    bend = (right - left) / (x2 - x0)
+    if bend <= 0:  # three equal points
+        return float(x1), float(y1)
+    vertex = (x0 + x1) / 2 - left / (2 * bend)
+    return float(vertex), float(y1 - bend * (vertex - x1) ** 2)
 
 
 def _flat(objective: FloatArray) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from riskalign.arrays import FloatArray, IntArray
+from riskalign.arrays import FloatArray, IntArray, row_dot
 from riskalign.losses import ProperLoss
 
 
@@ -42,9 +42,9 @@ def decompose(loss: ProperLoss, f: FloatArray, labels: IntArray, R: FloatArray) 
     gain = loss_f - loss_R
     return Terms(
         risk=_of_label(loss_f, labels),  # <y, l(f)>
-        refinement=np.sum(R * loss_R, axis=1),  # <R, l(R)>
-        reconstructed_risk=np.sum(R * loss_f, axis=1),  # <R, l(f)>
-        plugin=np.sum(R * gain, axis=1),  # <R, l(f) - l(R)>
+        refinement=row_dot(R, loss_R),  # <R, l(R)>
+        reconstructed_risk=row_dot(R, loss_f),  # <R, l(f)>
+        plugin=row_dot(R, gain),  # <R, l(f) - l(R)>
         variational=_of_label(gain, labels),  # <y, l(f) - l(R)>
     )
 
@@ -54,7 +54,7 @@ def alignment_residual(
 ) -> FloatArray:
     """<R - y, l(f)>: reconstructed minus observed risk, row by row."""
     loss_f = loss(f)
-    return np.sum(R * loss_f, axis=1) - _of_label(loss_f, labels)
+    return row_dot(R, loss_f) - _of_label(loss_f, labels)
 
 
 def risk_of(loss: ProperLoss, labels: IntArray, R: FloatArray) -> FloatArray:

@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 from scipy.special import gammaln
 
-from riskalign.arrays import FloatArray, floored_log
+from riskalign.arrays import FloatArray, floored_log, row_dot, row_sum
 
 
 class Kernel(Protocol):
@@ -67,7 +67,7 @@ class Dirichlet:
         not, and at small h the difference is percents of the weight.
         """
         alpha = c / h + 1.0  # (n, K)
-        bias: FloatArray = gammaln(alpha.sum(axis=1)) - gammaln(alpha).sum(axis=1)
+        bias: FloatArray = gammaln(row_sum(alpha)) - row_sum(gammaln(alpha))
         return bias
 
     def query_bias(self, x: FloatArray, h: float) -> FloatArray:
@@ -115,11 +115,11 @@ class Rbf:
     def key_bias(self, c: FloatArray, h: float) -> FloatArray:
         """-|c|^2/(2 h^2) - (K-1)/2 log(2 pi h^2)."""
         normaliser = (c.shape[1] - 1) / 2 * np.log(2 * np.pi * h**2)
-        return -np.sum(c * c, axis=1) / (2 * h**2) - normaliser
+        return -row_dot(c, c) / (2 * h**2) - normaliser
 
     def query_bias(self, x: FloatArray, h: float) -> FloatArray:
         """-|x|^2/(2 h^2)."""
-        return -np.sum(x * x, axis=1) / (2 * h**2)
+        return -row_dot(x, x) / (2 * h**2)
 
     def bandwidth_range(self, n_classes: int) -> tuple[float, float]:
         """From a fine reliability curve to wider than the simplex, whose diameter is 1.41."""

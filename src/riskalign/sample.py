@@ -75,8 +75,13 @@ class Problem:
 def on_simplex(predictions: FloatArray) -> FloatArray:
     """One probability ``(n,)`` as the pair (1 - p, p); a matrix as it is."""
     if predictions.ndim == 1:
-        return np.stack([1.0 - predictions, predictions], axis=1)
+        return np.array([1.0 - predictions, predictions]).T
     return predictions
+
+
+def one_probability(predictions: FloatArray) -> FloatArray:
+    """The probability of class 1 ``(n,)`` of a two-class problem in either form."""
+    return predictions if predictions.ndim == 1 else predictions[:, 1]
 
 
 def _binary(sample: Sample, loss: ProperLoss) -> list[Problem]:

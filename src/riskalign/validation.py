@@ -240,7 +240,7 @@ def _labels(truth: npt.NDArray[Any], n_classes: int, classes: Sequence[object] |
         row = int(np.argmax(out))
         raise ValueError(
             f"`y_true` must hold labels 0 to {n_classes - 1} for {n_classes} classes; row {row} "
-            f"has {truth[row]}. Pass `classes=` for other labels, `ignore_index=` for a padding value."
+            f"has {truth[row]}. Pass `classes=` for other labels, `ignore_index=` for padding."
         )
     return truth.astype(np.intp)
 

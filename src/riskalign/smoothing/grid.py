@@ -5,17 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from riskalign.arrays import FloatArray, IntArray
 from riskalign.kernels import Kernel
-from riskalign.sample import Problem
+from riskalign.sample import Problem, one_probability
 from riskalign.smoothing.contract import Average, Request, T, Values
-from riskalign.smoothing.dense import DenseSmoother, exact_rows
+from riskalign.smoothing.dense import DenseSmoother
 from riskalign.smoothing.masses import MassTable, own_kernel
+from riskalign.smoothing.neighbours import Neighbours
 from riskalign.smoothing.threads import ordered_map
 
 CHUNK = 20_000
 """Rows handled at once: their weights, 1.4 MB, stay in cache."""
+
+KEPT = 400_000
+"""Rows times problems whose interpolation weights are kept between calls, 40 MB."""
 
 BATCH = 64
 """Problems whose sums at all requested bandwidths are held at once."""
@@ -39,6 +44,10 @@ class GridSmoother:
         self._values = values
         self._resolution = kernel.bandwidth_range(2)[0]
         self._tables = self._spread()
+        self._sorted: dict[int, Neighbours] = {}
+        self._kept: dict[tuple[int, int, int], csr_array] = {}
+        self._totals = [problem.weights.sum() for problem in problems]
+        self._keeps = sum(len(problem.labels) for problem in problems) <= KEPT
 
     def _spread(self) -> list[MassTable]:
         tasks = [
@@ -50,20 +59,25 @@ class GridSmoother:
         def chunk(task: tuple[int, int]) -> MassTable:
             number, start = task
             rows = np.arange(start, min(start + CHUNK, len(self._problems[number].labels)))
-            p, columns = self._columns(number, rows)
-            return MassTable.empty(self._kernel, self._resolution, columns.shape[1]).add(p, columns)
+            columns = self._columns(number, rows)
+            table = MassTable.empty(self._kernel, self._resolution, len(columns))
+            return table.add(self._positions(number, rows), columns.T)
 
         tables: dict[int, MassTable] = {}
         for (number, _), table in zip(tasks, ordered_map(chunk, tasks), strict=True):
             tables[number] = tables[number].merge(table) if number in tables else table
         return [tables[number] for number in range(len(self._problems))]
 
-    def _columns(self, number: int, rows: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Positions (b,) and weighted values with a column of ones, (b, d+1)."""
+    def _neighbours(self, number: int) -> Neighbours:
+        if number not in self._sorted:
+            self._sorted[number] = Neighbours(self._problems[number], self._kernel, self._values)
+        return self._sorted[number]
+
+    def _columns(self, number: int, rows: IntArray) -> FloatArray:
+        """Weighted values and, last, the weights themselves, (d+1, b)."""
         part = self._problems[number].take(rows)
-        ones = np.ones((len(rows), 1))
-        values = np.concatenate([self._values(part), ones], axis=1)
-        return part.points[:, 1], values * part.weights[:, None]
+        values = self._values(part).T
+        return np.concatenate([values, np.ones((1, len(rows)))]) * part.weights
 
     def each(
         self,
@@ -101,12 +115,10 @@ class GridSmoother:
 
         def chunk(task: tuple[int, IntArray]) -> list[T]:
             number, own = task
-            p, columns = self._columns(number, own)
-            weights = self._tables[number].nodes.weights(p)
+            weights, columns = self._interpolation(number, own), self._columns(number, own)
             results = []
             for i in by_problem[number]:
-                interpolated = weights @ sums[i]  # (b, d+2)
-                average = self._leave_out(number, wanted[i][1], own, interpolated, columns)
+                average = self._leave_out(wanted[i], own, columns, weights, sums[i])
                 results.append(function(number, own, average))
             return results
 
@@ -114,20 +126,33 @@ class GridSmoother:
             for i, result in zip(by_problem[number], results, strict=True):
                 yield i, own, result
 
+    def _interpolation(self, number: int, rows: IntArray) -> csr_array:
+        """Interpolation weights of some rows; kept for small batches."""
+        key = (number, int(rows[0]), len(rows))
+        if key in self._kept:
+            return self._kept[key]
+        made = self._tables[number].nodes.weights(self._positions(number, rows))
+        if self._keeps and len(rows) == rows[-1] - rows[0] + 1:  # a chunk of all rows
+            self._kept[key] = made
+        return made
+
+    def _positions(self, number: int, rows: IntArray) -> FloatArray:
+        return one_probability(self._problems[number].predictions)[rows]
+
     def _node_sums(self, wanted: dict[int, Request]) -> dict[int, FloatArray]:
-        """Per request: kernel sums of the columns at the nodes, and the own term, (M, d+2)."""
+        """Per request: kernel sums of the columns at the nodes, and the own term, (d+2, M)."""
         by_bandwidth: dict[float, list[int]] = {}
         for i, (_, h) in wanted.items():
             by_bandwidth.setdefault(h, []).append(i)
-        shape = self._tables[0].mass.shape
+        width = self._tables[0].mass.shape[1]
 
         def bandwidth_sums(h: float) -> list[FloatArray]:
             numbers = [wanted[i][0] for i in by_bandwidth[h]]
             masses = np.concatenate([self._tables[number].mass for number in numbers], axis=1)
             sums = MassTable(self._kernel, self._resolution, masses).sums(h)
-            sums = sums.reshape(shape[0], len(numbers), shape[1])
-            own = own_kernel(self._kernel, self._resolution, h)[:, None]
-            return [np.concatenate([sums[:, j], own], axis=1) for j in range(len(numbers))]
+            own = own_kernel(self._kernel, self._resolution, h)
+            parts = sums.T.reshape(len(numbers), width, -1)
+            return [np.concatenate([part, own[None]]) for part in parts]
 
         bandwidths = list(by_bandwidth)
         result: dict[int, FloatArray] = {}
@@ -136,19 +161,26 @@ class GridSmoother:
         return result
 
     def _leave_out(
-        self, number: int, h: float, rows: IntArray, sums: FloatArray, columns: FloatArray
+        self,
+        request: Request,
+        rows: IntArray,
+        columns: FloatArray,
+        weights: csr_array,
+        sums: FloatArray,
     ) -> Average:
-        own = sums[:, -1:] * columns  # (b, d+1)
-        rest = sums[:, :-1] - own
-        isolated = np.any(np.abs(rest) < ISOLATED * np.abs(own), axis=1)
+        """Interpolated sums without each row's own term; isolated rows exactly."""
+        number, h = request
+        interpolated = [weights @ column for column in sums]  # d+2 of (b,)
+        own = interpolated[-1] * columns  # (d+1, b)
+        rest = np.array(interpolated[:-1]) - own
+        isolated = np.logical_or.reduce(np.abs(rest) < ISOLATED * np.abs(own))
         with np.errstate(divide="ignore", invalid="ignore"):  # isolated rows are replaced
-            mean = rest[:, :-1] / rest[:, -1:]
-            log_sum = np.log(rest[:, -1])
+            mean = (rest[:-1] / rest[-1]).T  # (b, d)
+            log_density = np.log(rest[-1])
         problem = self._problems[number]
-        log_density = log_sum - np.log(problem.weights.sum() - problem.weights[rows])
+        log_density -= np.log(self._totals[number] - problem.weights[rows])
         if isolated.any():
-            values = self._values(problem)
-            exact = exact_rows(problem, self._kernel, values, h, rows[isolated])
+            exact = self._neighbours(number).averages(h, rows[isolated])
             mean[isolated], log_density[isolated] = exact.mean, exact.log_density
         return Average(mean, log_density)
 

@@ -39,8 +39,6 @@ class Nodes:
         self.points = np.concatenate(  # (M, 2), accurate in both tails
             [on_simplex(left), on_simplex(left[:-1])[::-1, ::-1]]
         )
-        offsets = np.arange(STENCIL) - (STENCIL - 1) / 2
-        self._lagrange = np.linalg.inv(np.vander(offsets, increasing=True))  # powers -> weights
 
     def _position(self, p: FloatArray) -> FloatArray:
         return self.kernel.coordinate(p, self.resolution)
@@ -70,8 +68,7 @@ class Nodes:
             np.floor(u).astype(np.int32) - (STENCIL // 2 - 1), 0, 2 * self._half + 1 - STENCIL
         )
         offset = u - first - (STENCIL - 1) / 2
-        powers = np.vander(offset, STENCIL, increasing=True)  # (n, m)
-        weights = powers @ self._lagrange
+        weights = np.ascontiguousarray(_lagrange(offset).T)  # (n, m)
         columns = first[:, None] + np.arange(1, STENCIL + 1, dtype=np.int32)
         # Below the floor (above its mirror image) the kernel is linear in its centre and
         # constant in its query: a straight line to the end node is exact to rounding.
@@ -86,6 +83,26 @@ class Nodes:
                 columns[outside, 0], columns[outside, 1] = end, neighbour
         starts = np.arange(len(p) + 1, dtype=np.int32) * STENCIL
         return csr_array((weights.ravel(), columns.ravel(), starts), shape=(len(p), len(self)))
+
+
+def _lagrange(offset: FloatArray) -> FloatArray:
+    """Weights ``(m, n)`` of the polynomial through unit-spaced nodes, at offsets from their middle.
+
+    The weight of node a is the product of (offset - x_b) / (x_a - x_b) over the other nodes b:
+    a product of those before a and one of those after it.
+    """
+    nodes = np.arange(STENCIL) - (STENCIL - 1) / 2
+    weights = np.ones((STENCIL, len(offset)))
+    before, after = np.ones_like(offset), np.ones_like(offset)
+    for a in range(1, STENCIL):
+        before *= offset - nodes[a - 1]
+        weights[a] *= before
+        after *= offset - nodes[-a]
+        weights[-a - 1] *= after
+    differences = nodes[:, None] - nodes
+    np.fill_diagonal(differences, 1.0)
+    weights /= differences.prod(axis=1)[:, None]
+    return weights
 
 
 @lru_cache(maxsize=32)
