@@ -2,6 +2,7 @@
 
 from riskalign import datasets
 from riskalign.bandwidth import BandwidthSearch
+from riskalign.baselines import AlwaysZero
 from riskalign.estimate import (
     ReliabilityCurve,
     calibration_error,
@@ -9,11 +10,14 @@ from riskalign.estimate import (
     select_bandwidth,
 )
 from riskalign.losses import ProperLoss
+from riskalign.methods import KernelSmoother
 from riskalign.results import CalibrationResult
 
 __all__ = [
+    "AlwaysZero",
     "BandwidthSearch",
     "CalibrationResult",
+    "KernelSmoother",
     "ProperLoss",
     "ReliabilityCurve",
     "calibration_error",

@@ -10,16 +10,16 @@ import numpy as np
 
 from riskalign.arrays import FloatArray, IntArray
 from riskalign.bandwidth import CRITERIA, BandwidthSearch, Search, paper_candidates
+from riskalign.baselines import check_scope
+from riskalign.composition import Case, by_method, overconfidence
 from riskalign.decomposition import ESTIMATORS, Terms, decompose
 from riskalign.kernels import KERNELS, Kernel
 from riskalign.losses import LOSSES, ProperLoss
-from riskalign.results import CalibrationResult, Overconfidence
-from riskalign.sample import NOTIONS, Problem, Sample, on_simplex, reduce
+from riskalign.methods import Bandwidth, Candidates, KernelSmoother, Method, norm_of
+from riskalign.results import CalibrationResult
+from riskalign.sample import NOTIONS, Sample, on_simplex, reduce
 from riskalign.smoothing import ENGINES, Average, Smoother, choose_smoother
 from riskalign.validation import as_sample, one_of
-
-Bandwidth = str | float | Sequence[float] | FloatArray | BandwidthSearch
-Candidates = str | Sequence[float] | FloatArray | None
 
 
 def calibration_error(
@@ -28,6 +28,7 @@ def calibration_error(
     *,
     notion: str | None = None,
     loss: str | ProperLoss = "l2",
+    method: Method | KernelSmoother | None = None,
     estimator: str = "plugin",
     bandwidth: Bandwidth = "risk-alignment",
     kernel: str = "dirichlet",
@@ -58,6 +59,9 @@ def calibration_error(
         one probability, else "classwise".
     loss : {"l2", "kl", "ranked"} or ProperLoss
         Squared error, log loss, ranked probability score (ordered classes), or your own.
+    method : KernelSmoother, EqualWidthBins, EqualMassBins, SimplexBins, KernelRidge, ...
+        How R or the error is estimated, in place of `estimator`, `bandwidth`, `kernel`,
+        `candidates` and `power`, which are the options of the default, `KernelSmoother`.
     estimator : {"plugin", "variational", "cross"}
         Mean of <R, l(f) - l(R)>; of <y, l(f) - l(R)>; of the mean of the two.
     bandwidth : str, float, sequence of K floats or BandwidthSearch
@@ -117,10 +121,18 @@ def calibration_error(
         ignore_index=ignore_index,
         classes=classes,
     )
-    one_of("estimator", estimator, ESTIMATORS)
-    setup = _setup(sample, _default_notion(notion, y_prob), loss, kernel, engine, progress)
-    bandwidths, search = _resolve_bandwidth(setup, bandwidth, candidates, power)
-    return _estimate(setup, bandwidths, search, estimator)
+    options = KernelSmoother(bandwidth, kernel, estimator, candidates, power)
+    chosen = _choose_method(method, options, engine)
+    case = _case(sample, _default_notion(notion, y_prob), loss)
+    check_scope(chosen, case.notion, case.loss)
+    if not isinstance(chosen, KernelSmoother):
+        return by_method(case, chosen)
+    one_of("estimator", chosen.estimator, ESTIMATORS)
+    setup = _setup(case, chosen.kernel, engine, progress)
+    bandwidths, search = _resolve_bandwidth(
+        setup, chosen.bandwidth, chosen.candidates, chosen.power
+    )
+    return _estimate(setup, bandwidths, search, chosen)
 
 
 def select_bandwidth(
@@ -170,7 +182,8 @@ def select_bandwidth(
         ignore_index=ignore_index,
         classes=classes,
     )
-    setup = _setup(sample, _default_notion(notion, y_prob), loss, kernel, engine, progress)
+    case = _case(sample, _default_notion(notion, y_prob), loss)
+    setup = _setup(case, kernel, engine, progress)
     return _search(setup, one_of("criterion", criterion, CRITERIA), candidates, power)
 
 
@@ -243,7 +256,8 @@ def reliability_curve(
         ignore_index=ignore_index,
         classes=classes,
     )
-    setup = _setup(sample, _default_notion(notion, y_prob), loss, kernel, engine, progress)
+    case = _case(sample, _default_notion(notion, y_prob), loss)
+    setup = _setup(case, kernel, engine, progress)
     points = _grid_points(grid, setup)
     bandwidths, _ = _resolve_bandwidth(setup, bandwidth, candidates, power)
     at = [setup.smoother.at((k, h), on_simplex(points)) for k, h in enumerate(bandwidths.tolist())]
@@ -260,22 +274,12 @@ def reliability_curve(
 
 
 @dataclass(frozen=True)
-class _Setup:
-    """Strings turned into objects, once."""
+class _Setup(Case):
+    """A case with strings turned into the objects that smooth it."""
 
-    sample: Sample
-    notion: str
-    loss: ProperLoss
     kernel: Kernel
-    problems: list[Problem]
     smoother: Smoother
     progress: bool | None
-
-    @property
-    def n_columns(self) -> int:
-        """Columns of R: one a problem, or one a class of the only problem."""
-        alone = self.notion == "canonical"
-        return self.problems[0].n_classes if alone else len(self.problems)
 
     def shown_bandwidth(self, bandwidths: FloatArray) -> float | FloatArray:
         return bandwidths if self.notion == "classwise" else float(bandwidths[0])
@@ -287,14 +291,31 @@ def _default_notion(notion: str | None, y_prob: object) -> str:
     return "binary" if np.ndim(np.asarray(y_prob)) == 1 else "classwise"
 
 
-def _setup(
-    sample: Sample,
-    notion: str,
-    loss: str | ProperLoss,
-    kernel: str,
-    engine: str,
-    progress: bool | None,
-) -> _Setup:
+def _choose_method(
+    method: Method | KernelSmoother | None, options: KernelSmoother, engine: str
+) -> Method | KernelSmoother:
+    """The method asked for; options that belong to another place are an error."""
+    if method is None:
+        return options
+    if isinstance(method, type) or not hasattr(method, "scope"):
+        raise TypeError(
+            "`method` must be an object such as ra.EqualWidthBins(15) or "
+            f"ra.KernelSmoother(); found {method!r}."
+        )
+    if changed := options.changed():
+        given = ", ".join(f"{name}=..." for name in changed)
+        raise ValueError(
+            f"`method` cannot be combined with {given}: the options of the kernel smoother go "
+            f"into the method. Pass method=ra.KernelSmoother({given}), or leave out one of the two."
+        )
+    if engine != "auto" and not isinstance(method, KernelSmoother):
+        raise ValueError(
+            f"`engine={engine!r}` is for the kernel smoother; {method!r} has none. Leave it out."
+        )
+    return method
+
+
+def _case(sample: Sample, notion: str, loss: str | ProperLoss) -> Case:
     if notion == "binary" and len(sample.classes) != 2:
         raise ValueError(
             f"`notion='binary'` needs two classes; found {len(sample.classes)}. Use 'top-label', "
@@ -305,10 +326,13 @@ def _setup(
             listed = ", ".join(repr(name) for name in LOSSES)
             raise ValueError(f"`loss` must be one of {listed} or a ProperLoss; found {loss!r}.")
         loss = LOSSES[loss]
+    return Case(sample, notion, loss, reduce(sample, notion, loss))
+
+
+def _setup(case: Case, kernel: str, engine: str, progress: bool | None) -> _Setup:
     chosen = KERNELS[one_of("kernel", kernel, KERNELS)]
-    problems = reduce(sample, notion, loss)
-    smoother = choose_smoother(problems, chosen, one_of("engine", engine, ENGINES))
-    return _Setup(sample, notion, loss, chosen, problems, smoother, progress)
+    smoother = choose_smoother(case.problems, chosen, one_of("engine", engine, ENGINES))
+    return _Setup(**vars(case), kernel=chosen, smoother=smoother, progress=progress)
 
 
 def _grid_points(grid: object, setup: _Setup) -> FloatArray:
@@ -405,7 +429,7 @@ def _candidate_set(candidates: Candidates, setup: _Setup) -> FloatArray:
 
 
 def _estimate(
-    setup: _Setup, bandwidths: FloatArray, search: BandwidthSearch | None, estimator: str
+    setup: _Setup, bandwidths: FloatArray, search: BandwidthSearch | None, method: KernelSmoother
 ) -> CalibrationResult:
     weights = setup.sample.weights / setup.sample.weights.sum()
     totals = np.zeros((4, len(setup.problems)))
@@ -418,7 +442,7 @@ def _estimate(
     requests = list(enumerate(bandwidths.tolist()))
     for k, rows, (R, terms) in setup.smoother.each(requests, rows_of):
         parts = (
-            getattr(terms, estimator),
+            getattr(terms, method.estimator),
             terms.risk,
             terms.refinement,
             terms.reconstructed_risk,
@@ -430,7 +454,8 @@ def _estimate(
             conditional[rows] = R
 
     value, risk, refinement, reconstructed = totals.sum(axis=1).tolist()
-    single = setup.notion in ("binary", "top-label")
+    if method.norm is not None:
+        value = norm_of(conditional[:, 0] - setup.problems[0].predictions, weights, method.norm)
     return CalibrationResult(
         value=value,
         risk=risk,
@@ -439,37 +464,23 @@ def _estimate(
         bandwidth=setup.shown_bandwidth(bandwidths),
         per_class=totals[0] if setup.notion == "classwise" else None,
         search=search,
-        overconfidence=_overconfidence(setup, weights, conditional),
-        conditional=conditional[:, 0] if single else conditional,
+        overconfidence=overconfidence(setup, conditional),
+        conditional=conditional[:, 0] if setup.single else conditional,
         notion=setup.notion,
         loss=setup.loss.name,
-        estimator=estimator,
+        estimator=method.estimator if method.norm is None else None,
         kernel=setup.kernel.name,
-        definition=_definition(setup),
+        definition=_definition(setup, method),
         classes=setup.sample.classes,
         n_samples=len(weights),
+        method="KernelSmoother",
+        norm=method.norm,
     )
 
 
-def _overconfidence(setup: _Setup, weights: FloatArray, conditional: FloatArray) -> Overconfidence:
-    """Mean of f - R for each column of R, and for the class each row ranks first."""
-    if setup.notion in ("classwise", "canonical"):
-        columns = setup.sample.probabilities
-    else:
-        columns = setup.problems[0].predictions[:, None]
-    per_class = weights @ columns - weights @ conditional
-    if setup.notion == "top-label":
-        return Overconfidence(per_class, float(per_class[0]))
-    R = on_simplex(conditional[:, 0]) if setup.notion == "binary" else conditional
-    top = np.argmax(setup.sample.probabilities, axis=1)[:, None]
-    claimed = np.take_along_axis(setup.sample.probabilities, top, axis=1)
-    gap = claimed - np.take_along_axis(R, top, axis=1)
-    return Overconfidence(per_class, float(weights @ gap[:, 0]))
-
-
-def _definition(setup: _Setup) -> str:
+def _definition(setup: _Setup, method: KernelSmoother) -> str:
     """What the value estimates, in words."""
-    if setup.notion == "canonical":
-        return f"mean {setup.loss.divergence}"
-    each = f"mean {setup.loss.binary.divergence}"
-    return f"sum over classes of {each}" if setup.notion == "classwise" else each
+    if method.norm is not None:
+        of = {"l1": "mean of |R - f|", "l2": "root mean square of R - f", "max": "max of |R - f|"}
+        return of[method.norm]
+    return setup.over_problems(f"mean {setup.divergence}")

@@ -38,20 +38,26 @@ class CalibrationResult:
         The calibration error; for class-wise errors the sum over classes.
     risk, refinement, reconstructed_risk : float
         Observed risk <y, l(f)>; <R, l(R)>; <R, l(f)>. Plug-in error and refinement add up
-        to the reconstructed risk.
-    bandwidth : float or (K,) array
-        The kernel's bandwidth, one a class for class-wise errors.
+        to the reconstructed risk. The last two are None for methods that have no R.
+    bandwidth : float, (K,) array or None
+        The kernel's bandwidth, one a class for class-wise errors; None for other methods.
     per_class : (K,) array or None
         The terms whose sum is `value`, for class-wise errors.
     search : BandwidthSearch or None
         How the bandwidth was found; None if it was given as numbers.
-    overconfidence : Overconfidence
+    overconfidence : Overconfidence or None
         Signed mean of f - R.
-    conditional : array
+    conditional : array or None
         R, the estimate of E[y | f], one row a sample: ``(n,)`` for binary and top-label
-        errors, ``(n, K)`` otherwise.
+        errors, ``(n, K)`` otherwise. NaN for a sample, None for a method, that has none.
     definition : str
         What `value` estimates.
+    method : str
+        The method that estimated it, as it was called.
+    norm : str or None
+        The classical norm of R - f that `value` is, None for a loss's divergence.
+    note : str
+        What else the method has to say.
 
     Examples
     --------
@@ -64,20 +70,23 @@ class CalibrationResult:
 
     value: float
     risk: float
-    refinement: float
-    reconstructed_risk: float
-    bandwidth: float | FloatArray
+    refinement: float | None
+    reconstructed_risk: float | None
+    bandwidth: float | FloatArray | None
     per_class: FloatArray | None
     search: BandwidthSearch | None
-    overconfidence: Overconfidence
-    conditional: FloatArray = field(repr=False)
+    overconfidence: Overconfidence | None
+    conditional: FloatArray | None = field(repr=False)
     notion: str
     loss: str
-    estimator: str
-    kernel: str
+    estimator: str | None
+    kernel: str | None
     definition: str
     classes: tuple[str, ...] = field(repr=False)
     n_samples: int
+    method: str = "KernelSmoother"
+    norm: str | None = None
+    note: str = ""
 
     @property
     def root(self) -> float:
@@ -94,7 +103,9 @@ class CalibrationResult:
             "reconstructed_risk": self.reconstructed_risk,
             "bandwidth": _plain(self.bandwidth),
             "per_class": _plain(self.per_class),
-            "overconfidence": {
+            "overconfidence": None
+            if self.overconfidence is None
+            else {
                 "per_class": _plain(self.overconfidence.per_class),
                 "top_label": self.overconfidence.top_label,
             },
@@ -106,33 +117,50 @@ class CalibrationResult:
             "definition": self.definition,
             "classes": list(self.classes),
             "n_samples": self.n_samples,
+            "method": self.method,
+            "norm": self.norm,
+            "note": self.note,
         }
 
     def __str__(self) -> str:
         """A short table."""
-        top = self.overconfidence.top_label
-        direction = "over-confident" if top > 0 else "under-confident"
+        measure = f"{self.loss} loss" if self.norm is None else f"{self.norm} norm"
         lines = [
-            f"{self.notion} calibration error, {self.loss} loss, "
+            f"{self.notion} calibration error, {measure}, "
             f"n = {self.n_samples:,}, K = {len(self.classes)}",
             "",
             _line("calibration error", self.value, self.definition),
         ]
-        if self.loss == "l2":
-            lines.append(_line("  its square root", self.root, "on the scale of probabilities"))
-        lines += [
-            _line("refinement", self.refinement, "mean <R, l(R)>, what calibration cannot mend"),
-            _line("risk", self.risk, "mean <y, l(f)>, observed"),
-            _line("reconstructed risk", self.reconstructed_risk, "mean <R, l(f)>"),
-            _line("top-label f - R", top, direction, signed=True),
-            f"  {'bandwidth':<20}{self._bandwidth()}",
-        ]
+        if self.norm is None:
+            lines += self._risk_lines()
+        if self.overconfidence is not None:
+            top = self.overconfidence.top_label
+            direction = "over-confident" if top > 0 else "under-confident"
+            lines.append(_line("top-label f - R", top, direction, signed=True))
+        lines.append(self._method_line())
         if self.per_class is not None:
             lines += ["", *self._class_table()]
         return "\n".join(lines)
 
+    def _risk_lines(self) -> list[str]:
+        lines = []
+        if self.loss == "l2":
+            lines.append(_line("  its square root", self.root, "on the scale of probabilities"))
+        if self.refinement is not None:
+            meaning = "mean <R, l(R)>, what calibration cannot mend"
+            lines.append(_line("refinement", self.refinement, meaning))
+        lines.append(_line("risk", self.risk, "mean <y, l(f)>, observed"))
+        if self.reconstructed_risk is not None:
+            lines.append(_line("reconstructed risk", self.reconstructed_risk, "mean <R, l(f)>"))
+        return lines
+
+    def _method_line(self) -> str:
+        if self.bandwidth is not None:
+            return f"  {'bandwidth':<20}{self._bandwidth()}"
+        return f"  {'method':<20}{self.method}" + (f"; {self.note}" if self.note else "")
+
     def _bandwidth(self) -> str:
-        h = np.atleast_1d(self.bandwidth)
+        h = np.atleast_1d(np.asarray(self.bandwidth, dtype=np.float64))
         text = f"{h[0]:.4g}" if len(h) == 1 else f"{h.min():.4g} to {h.max():.4g}, one a class"
         if self.search is None:
             return f"{text} (given)"
@@ -144,6 +172,7 @@ class CalibrationResult:
 
     def _class_table(self) -> list[str]:
         assert self.per_class is not None
+        assert self.overconfidence is not None
         worst = np.argsort(-self.per_class, kind="stable")[:SHOWN]
         width = max(5, *(len(self.classes[k]) for k in worst))
         n_classes = len(self.per_class)

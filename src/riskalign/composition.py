@@ -1,0 +1,111 @@
+"""From what was estimated for each problem to the one result that a user reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from riskalign.arrays import FloatArray
+from riskalign.losses import ProperLoss
+from riskalign.methods import Estimate, Method
+from riskalign.results import CalibrationResult, Overconfidence
+from riskalign.sample import Problem, Sample, on_simplex
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is asked: the data, the notion with its problems, the loss."""
+
+    sample: Sample
+    notion: str
+    loss: ProperLoss
+    problems: list[Problem]
+
+    @property
+    def n_columns(self) -> int:
+        """Columns of R: one a problem, or one a class of the only problem."""
+        alone = self.notion == "canonical"
+        return self.problems[0].n_classes if alone else len(self.problems)
+
+    @property
+    def single(self) -> bool:
+        """Whether R is one column, shown as a vector."""
+        return self.notion in ("binary", "top-label")
+
+    @property
+    def divergence(self) -> str:
+        """The calibration error of one prediction, in words."""
+        return (self.loss if self.notion == "canonical" else self.loss.binary).divergence
+
+    def over_problems(self, each: str) -> str:
+        """A definition for one problem, said of all."""
+        return f"sum over classes of {each}" if self.notion == "classwise" else each
+
+
+def overconfidence(case: Case, conditional: FloatArray) -> Overconfidence:
+    """Mean of f - R for each column of R, and for the class each row ranks first.
+
+    Samples for which a method has no R (NaN) are left out of the means.
+    """
+    probabilities, weights = case.sample.probabilities, case.sample.weights
+    columns = probabilities if not case.single else case.problems[0].predictions[:, None]
+    unknown = np.isnan(conditional).any(axis=1)
+    if unknown.any():
+        conditional, columns = conditional[~unknown], columns[~unknown]
+        probabilities, weights = probabilities[~unknown], weights[~unknown]
+    weights = weights / weights.sum()
+    per_class = weights @ columns - weights @ conditional
+    if case.notion == "top-label":
+        return Overconfidence(per_class, float(per_class[0]))
+    R = on_simplex(conditional[:, 0]) if case.notion == "binary" else conditional
+    top = np.argmax(probabilities, axis=1)[:, None]
+    gap = np.take_along_axis(probabilities, top, axis=1) - np.take_along_axis(R, top, axis=1)
+    return Overconfidence(per_class, float(weights @ gap[:, 0]))
+
+
+def by_method(case: Case, method: Method) -> CalibrationResult:
+    """The result of a method that estimates problem by problem."""
+    answers: list[Estimate] = []
+    conditional = None
+    for k, answer in enumerate(method.estimates(case.problems)):
+        answers.append(replace(answer, conditional=None))  # R is kept once, in the result
+        if answer.conditional is None:
+            continue
+        if conditional is None:
+            conditional = np.empty((len(case.sample.labels), case.n_columns), order="F")
+        if answer.conditional.ndim == 1:
+            conditional[:, k] = answer.conditional
+        else:
+            conditional[...] = answer.conditional
+    values = np.array([answer.value for answer in answers])
+    R = conditional
+    if conditional is not None and case.single:
+        R = conditional[:, 0]
+    return CalibrationResult(
+        value=float(values.sum()),
+        risk=sum(answer.risk for answer in answers),
+        refinement=_total([answer.refinement for answer in answers]),
+        reconstructed_risk=_total([answer.reconstructed_risk for answer in answers]),
+        bandwidth=None,
+        per_class=values if case.notion == "classwise" else None,
+        search=None,
+        overconfidence=None if conditional is None else overconfidence(case, conditional),
+        conditional=R,
+        notion=case.notion,
+        loss=case.loss.name,
+        estimator=None,
+        kernel=None,
+        definition=case.over_problems(method.definition(case.divergence)),
+        classes=case.sample.classes,
+        n_samples=len(case.sample.labels),
+        method=repr(method),
+        norm=method.norm,
+        note=answers[0].note,
+    )
+
+
+def _total(terms: Sequence[float | None]) -> float | None:
+    known = [term for term in terms if term is not None]
+    return sum(known) if len(known) == len(terms) else None
