@@ -19,7 +19,7 @@ from riskalign.methods import Bandwidth, Candidates, KernelSmoother, Method, nor
 from riskalign.results import CalibrationResult
 from riskalign.sample import NOTIONS, Sample, on_simplex, reduce
 from riskalign.smoothing import ENGINES, Average, Smoother, choose_smoother
-from riskalign.validation import as_sample, one_of
+from riskalign.validation import ROW_SUM_TOLERANCE, as_sample, one_of
 
 
 def calibration_error(
@@ -322,7 +322,7 @@ def _case(sample: Sample, notion: str, loss: str | ProperLoss) -> Case:
             "'classwise' or 'canonical', or pass one column of `y_prob`."
         )
     if not isinstance(loss, ProperLoss):
-        if loss not in LOSSES:
+        if not isinstance(loss, str) or loss not in LOSSES:
             listed = ", ".join(repr(name) for name in LOSSES)
             raise ValueError(f"`loss` must be one of {listed} or a ProperLoss; found {loss!r}.")
         loss = LOSSES[loss]
@@ -338,11 +338,11 @@ def _setup(case: Case, kernel: str, engine: str, progress: bool | None) -> _Setu
 def _grid_points(grid: object, setup: _Setup) -> FloatArray:
     """Points at which a curve is asked for: (m,) probabilities, or (m, K) on the simplex."""
     n_classes = setup.problems[0].n_classes
-    if isinstance(grid, int):
+    if isinstance(grid, (int, np.integer)):
         if grid < 2:
             raise ValueError(f"`grid` must have at least two points; found {grid}.")
         if setup.notion != "canonical":
-            return np.linspace(0.0, 1.0, grid)
+            return np.linspace(0.0, 1.0, int(grid))
         raise ValueError(
             f"`grid` must hold points (m, {n_classes}) of the simplex for a canonical curve; "
             "a number of points is for one probability."
@@ -354,6 +354,8 @@ def _grid_points(grid: object, setup: _Setup) -> FloatArray:
         raise ValueError(f"`grid` must have shape {shape}; found {points.shape}.")
     if points.size == 0 or not ((points >= 0) & (points <= 1)).all():
         raise ValueError("`grid` must hold probabilities in [0, 1].")
+    if expected == 2 and (np.abs(points.sum(axis=1) - 1) > ROW_SUM_TOLERANCE).any():
+        raise ValueError("`grid` must hold points of the simplex: rows sum to 1. Rescale them.")
     return points
 
 
