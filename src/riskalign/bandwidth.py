@@ -136,12 +136,9 @@ class BandwidthSearch:
         return each if self.classwise else bool(each[0])
 
 
-LATTICE = 25
-"""Bandwidths that bracket the minimum, evenly spaced in log h over the range."""
-
 STEP = 0.01
-"""Resolution of the continuous search in log h; bandwidths on this lattice are shared by
-the classes, and with them the kernel matrices."""
+"""Resolution of the continuous search in log h: classes that agree to a percent share a
+bandwidth, and with it the kernel matrix."""
 
 TIED = 1e-12
 """Relative difference below which two objectives are equal: rounding of the sums."""
@@ -169,12 +166,11 @@ class Search:
     def continuous(self) -> list[Curve]:
         """The minimum over the kernel's range: bracket on some rows, refine on all."""
         low, high = self.kernel.bandwidth_range(self.problems[0].n_classes)
-        lattice = _on_lattice(np.geomspace(low, high, LATTICE), low, high)
-        lattice[[0, -1]] = low, high
+        lattice = _lattice(low, high)
         rows = self._some_rows()
         numbers = range(len(self.problems))
         requests = [(k, h) for k in numbers for h in lattice.tolist()]
-        bracket = self._totals(requests, rows).reshape(len(self.problems), LATTICE)
+        bracket = self._totals(requests, rows).reshape(len(self.problems), len(lattice))
         minima = [_Minimum(lattice, objective, rows is None) for objective in bracket]
         while wanted := [(k, h) for k in numbers for h in minima[k].next_bandwidths()]:
             for (k, h), total in zip(wanted, self._totals(wanted).tolist(), strict=True):
@@ -204,9 +200,14 @@ class Search:
         return totals * (len(self.problems[0].labels) / seen)
 
 
-def _on_lattice(h: FloatArray | float, low: float, high: float) -> FloatArray:
-    """Bandwidths rounded to the lattice exp(STEP * integer), kept within the range."""
-    return np.clip(np.exp(STEP * np.round(np.log(h) / STEP)), low, high)
+def _lattice(low: float, high: float) -> FloatArray:
+    """Bandwidths that bracket the minimum: powers of two and 4/3 of them, and the range's end.
+
+    In such ratios the weights of one bandwidth are cheap powers of another's.
+    """
+    octaves = np.arange(np.ceil(np.log2(high / low)))
+    inner = low * np.sort(np.concatenate([2**octaves, 4 / 3 * 2**octaves]))
+    return np.append(inner[inner < high / 1.1], high)
 
 
 def _best(objective: FloatArray) -> int:
@@ -250,7 +251,8 @@ class _Minimum:
             edge = not _flat(self._known[seen])
             return Curve(problem.name, self._lattice, objective, float(self._lattice[best]), edge)
         vertex, lowest = _vertex(np.log(self._lattice), self._known, best)
-        value = float(_on_lattice(np.exp(vertex), self._lattice[0], self._lattice[-1]))
+        rounded = np.exp(STEP * np.round(vertex / STEP))
+        value = float(np.clip(rounded, self._lattice[best - 1], self._lattice[best + 1]))
         if value in self._lattice:
             return Curve(problem.name, self._lattice, objective, value, False)
         place = int(np.searchsorted(self._lattice, value))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,12 @@ from riskalign.smoothing.threads import ordered_map
 
 TILE = 500_000
 """Pairs in a tile: the scores, 4 MB, stay in the last-level cache."""
+
+POWERS = (0.5, 0.75, 1.5, 2.0)
+"""Powers of a weight that cost less than an exponential."""
+
+TILT_RANGE = 60.0
+"""Spread, in nats, of a factor per centre that a float32 sum bears beside its weights."""
 
 BIAS_CHUNK = 1_000_000
 """Entries of the keys whose log-gammas are computed at once."""
@@ -37,7 +44,7 @@ class DenseSmoother:
         maximum, so R errs by about 2e-7 at any bandwidth, at a third of the cost.
     """
 
-    search_rows = 1_000
+    search_rows = 512
 
     def __init__(
         self, problems: Sequence[Problem], kernel: Kernel, values: Values, *, single: bool = False
@@ -81,7 +88,7 @@ class DenseSmoother:
         values = self._values(problem)
         centres = _Centres(problem, self._kernel, values, [bandwidth], self._dtype)
         tiles = centres.split(np.arange(len(points)))
-        return concatenate(ordered_map(lambda rows: next(centres.averages(points[rows])), tiles))
+        return concatenate(ordered_map(lambda rows: centres.averages(points[rows])[0], tiles))
 
 
 def exact_rows(
@@ -89,15 +96,27 @@ def exact_rows(
 ) -> Average:
     """Leave-one-out averages of a few rows, in float64, on the calling thread."""
     centres = _Centres(problem, kernel, values, [bandwidth], np.float64)
-    return concatenate(
-        next(centres.averages(centres.points[own], own)) for own in centres.split(rows)
-    )
+    return concatenate(centres.averages(centres.points[own], own)[0] for own in centres.split(rows))
 
 
 def concatenate(parts: Iterable[Average]) -> Average:
     """Averages of consecutive tiles as one."""
     means, log_densities = zip(*((part.mean, part.log_density) for part in parts), strict=True)
     return Average(np.concatenate(means), np.concatenate(log_densities))
+
+
+@dataclass(frozen=True)
+class _Member:
+    """A bandwidth whose weights are a power of those of its family's first.
+
+    weights = (first's weights)^power * exp(tilt), with one tilt a centre; the tilt is folded
+    into the values, less its maximum.
+    """
+
+    position: int
+    power: float
+    values: npt.NDArray[np.floating]
+    tilt: float
 
 
 class _Centres:
@@ -125,6 +144,9 @@ class _Centres:
         self._values[:, :-1] = values
         self._values[:, -1] = 1.0
         self._total = problem.weights.sum()
+        self._families = self._make_families()
+        if len(self._families) == 1:
+            self._keys = np.vstack([self._keys, self._biases[self._families[0][0].position]])
         self._buffers = threading.local()
 
     def _bias(self, h: float) -> FloatArray:
@@ -134,6 +156,47 @@ class _Centres:
             for start in range(0, self.n, step)
         ]
         return np.concatenate(parts)
+
+    def _make_families(self) -> list[list[_Member]]:
+        """Bandwidths that share exponentials: each family's first, then its powers.
+
+        Scores are scale(h) <q, c> + bias, so where scales stand in a ratio r, weights are
+        powers r of each other up to one factor a centre: a square root or a product instead
+        of an exponential. In float64, which promises exact sums, each stands alone.
+        """
+        scales = np.array([self._kernel.scale(h) for h in self._bandwidths])
+        alone = self._values.dtype == np.float64
+        remaining = list(range(len(scales)))
+        families = []
+        while remaining:
+            related = {
+                first: {} if alone else self._powers_of(first, remaining, scales)
+                for first in remaining
+            }
+            first = max(remaining, key=lambda i: len(related[i]))
+            family = [_Member(first, 1.0, self._values, 0.0)]
+            for i, power in related[first].items():
+                tilt = self._biases[i] - power * self._biases[first]
+                tilt[self._weights == 0] = -np.inf
+                top = float(tilt.max())
+                scaled = self._values * np.exp(tilt - top).astype(self._values.dtype)[:, None]
+                family.append(_Member(i, power, scaled, top))
+            families.append(family)
+            remaining = [i for i in remaining if i != first and i not in related[first]]
+        return families
+
+    def _powers_of(self, first: int, others: Sequence[int], scales: FloatArray) -> dict[int, float]:
+        """Which others are a power of the first that is cheap, and safe in float32."""
+        related = {}
+        for i in others:
+            ratio = scales[i] / scales[first]
+            power = next((r for r in POWERS if abs(ratio / r - 1) < 1e-9), None)
+            if i == first or power is None:
+                continue
+            tilt = self._biases[i] - power * self._biases[first]
+            if np.ptp(tilt[self._weights > 0]) < TILT_RANGE:
+                related[i] = power
+        return related
 
     def split(self, rows: IntArray) -> list[IntArray]:
         """Rows in tiles."""
@@ -152,22 +215,65 @@ class _Centres:
         array: npt.NDArray[np.floating] = flat[:size].reshape(shape)
         return array
 
-    def averages(self, x: FloatArray, own: IntArray | None = None) -> Iterator[Average]:
+    def averages(self, x: FloatArray, own: IntArray | None = None) -> list[Average]:
         """Averages at x ``(b, K)``, one per bandwidth; sample own[i] is left out of row i."""
         shape = (len(x), self.n)
-        products = self._buffer("products", shape, np.float64)
         scores = self._buffer("scores", shape, np.float64)
         weights = self._buffer("weights", shape, self._values.dtype)
         total = self._total if own is None else self._total - self._weights[own]
-        np.matmul(self._kernel.queries(x), self._keys, out=products)  # <q_i, c_j>
-        for h, bias in zip(self._bandwidths, self._biases, strict=True):
-            np.multiply(products, self._kernel.scale(h), out=scores)
-            scores += bias
+        fill_scores = self._scores(self._kernel.queries(x), shape)
+        result: dict[int, Average] = {}
+        for family in self._families:
+            fill_scores(family[0].position, scores)
             if own is not None:
                 scores[np.arange(len(own)), own] = -np.inf
             top = scores.max(axis=1, keepdims=True)  # (b, 1)
             np.subtract(scores, top, out=weights, casting="same_kind")
             np.exp(weights, out=weights)
-            sums = (weights @ self._values).astype(np.float64, copy=False)  # (b, d+1)
-            log_sum = top[:, 0] + np.log(sums[:, -1]) + self._kernel.query_bias(x, h)
-            yield Average(sums[:, :-1] / sums[:, -1:], log_sum - np.log(total))
+            for member in family:
+                powers = self._raised(weights, member.power)
+                sums = (powers @ member.values).astype(np.float64, copy=False)  # (b, d+1)
+                log_sum = member.power * top[:, 0] + np.log(sums[:, -1]) + member.tilt
+                log_sum += self._kernel.query_bias(x, self._bandwidths[member.position])
+                mean = sums[:, :-1] / sums[:, -1:]
+                result[member.position] = Average(mean, log_sum - np.log(total))
+        return [result[i] for i in range(len(self._bandwidths))]
+
+    def _scores(
+        self, queries: FloatArray, shape: tuple[int, int]
+    ) -> Callable[[int, npt.NDArray[np.floating]], None]:
+        """How to fill a tile with scale(h) <q_i, c_j> + bias_j, for any of the bandwidths.
+
+        Several families share the product; a single one has scale and bias inside it.
+        """
+        if len(self._families) == 1:
+            ones = np.ones((len(queries), 1))
+
+            def fill_at_once(i: int, out: npt.NDArray[np.floating]) -> None:
+                scaled = self._kernel.scale(self._bandwidths[i]) * queries
+                np.matmul(np.hstack([scaled, ones]), self._keys, out=out)
+
+            return fill_at_once
+        products = self._buffer("products", shape, np.float64)
+        np.matmul(queries, self._keys, out=products)
+
+        def fill_from_products(i: int, out: npt.NDArray[np.floating]) -> None:
+            np.multiply(products, self._kernel.scale(self._bandwidths[i]), out=out)
+            out += self._biases[i]
+
+        return fill_from_products
+
+    def _raised(self, weights: npt.NDArray[np.floating], power: float) -> npt.NDArray[np.floating]:
+        """Weights to one of the `POWERS`, by square roots and products."""
+        if power == 1.0:
+            return weights
+        shape = (weights.shape[0], weights.shape[1])
+        raised = self._buffer("raised", shape, weights.dtype)
+        if power == 2.0:
+            return np.multiply(weights, weights, out=raised)
+        np.sqrt(weights, out=raised)
+        if power == 1.5:
+            raised *= weights
+        elif power == 0.75:
+            raised *= np.sqrt(raised, out=self._buffer("root", shape, weights.dtype))
+        return raised
