@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from riskalign.arrays import FloatArray, IntArray, row_dot
+from riskalign.arrays import FloatArray, LabelArray, row_dot
 from riskalign.losses import ProperLoss
 
 
@@ -30,13 +30,13 @@ ESTIMATORS = ("plugin", "variational", "cross")
 """The terms that estimate the calibration error."""
 
 
-def _of_label(losses: FloatArray, labels: IntArray) -> FloatArray:
+def _of_label(losses: FloatArray, labels: LabelArray) -> FloatArray:
     """<y, losses>."""
     picked: FloatArray = losses[np.arange(len(labels)), labels]
     return picked
 
 
-def decompose(loss: ProperLoss, f: FloatArray, labels: IntArray, R: FloatArray) -> Terms:
+def decompose(loss: ProperLoss, f: FloatArray, labels: LabelArray, R: FloatArray) -> Terms:
     """Terms of the risk for predictions f ``(n, K)`` and an estimate R ``(n, K)``."""
     loss_f, loss_R = loss(f), loss(R)  # (n, K)
     gain = loss_f - loss_R
@@ -50,13 +50,13 @@ def decompose(loss: ProperLoss, f: FloatArray, labels: IntArray, R: FloatArray) 
 
 
 def alignment_residual(
-    loss: ProperLoss, f: FloatArray, labels: IntArray, R: FloatArray
+    loss: ProperLoss, f: FloatArray, labels: LabelArray, R: FloatArray
 ) -> FloatArray:
     """<R - y, l(f)>: reconstructed minus observed risk, row by row."""
     loss_f = loss(f)
     return row_dot(R, loss_f) - _of_label(loss_f, labels)
 
 
-def risk_of(loss: ProperLoss, labels: IntArray, R: FloatArray) -> FloatArray:
+def risk_of(loss: ProperLoss, labels: LabelArray, R: FloatArray) -> FloatArray:
     """<y, l(R)>: the risk that the estimate itself would suffer."""
     return _of_label(loss(R), labels)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from riskalign.arrays import FloatArray, IntArray
+from riskalign.arrays import FloatArray, IntArray, LabelArray
 from riskalign.losses import ProperLoss
 
 
@@ -42,7 +42,7 @@ class Problem:
 
     name: str
     predictions: FloatArray
-    labels: IntArray
+    labels: LabelArray
     weights: FloatArray
     loss: ProperLoss
 
@@ -92,7 +92,7 @@ def _binary(sample: Sample, loss: ProperLoss) -> list[Problem]:
 def _top_label(sample: Sample, loss: ProperLoss) -> list[Problem]:
     top = np.argmax(sample.probabilities, axis=1)
     p = np.take_along_axis(sample.probabilities, top[:, None], axis=1)[:, 0]
-    right = (top == sample.labels).astype(np.intp)
+    right = (top == sample.labels).astype(np.int8)
     return [Problem("top label", p, right, sample.weights, loss.binary)]
 
 
@@ -101,7 +101,7 @@ def _classwise(sample: Sample, loss: ProperLoss) -> list[Problem]:
         Problem(
             name,
             sample.probabilities[:, k],
-            (sample.labels == k).astype(np.intp),
+            (sample.labels == k).astype(np.int8),  # K arrays of n: a byte each
             sample.weights,
             loss.binary,
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -44,7 +45,8 @@ class GridSmoother:
         self._values = values
         self._resolution = kernel.bandwidth_range(2)[0]
         self._tables = self._spread()
-        self._sorted: dict[int, Neighbours] = {}
+        # Rows come problem by problem: few need to be in order at the same time.
+        self._neighbours = lru_cache(maxsize=4)(self._in_order)
         self._kept: dict[tuple[int, int, int], csr_array] = {}
         self._totals = [problem.weights.sum() for problem in problems]
         self._keeps = sum(len(problem.labels) for problem in problems) <= KEPT
@@ -68,10 +70,8 @@ class GridSmoother:
             tables[number] = tables[number].merge(table) if number in tables else table
         return [tables[number] for number in range(len(self._problems))]
 
-    def _neighbours(self, number: int) -> Neighbours:
-        if number not in self._sorted:
-            self._sorted[number] = Neighbours(self._problems[number], self._kernel, self._values)
-        return self._sorted[number]
+    def _in_order(self, number: int) -> Neighbours:
+        return Neighbours(self._problems[number], self._kernel, self._values)
 
     def _columns(self, number: int, rows: IntArray) -> FloatArray:
         """Weighted values and, last, the weights themselves, (d+1, b)."""
@@ -174,6 +174,9 @@ class GridSmoother:
         own = interpolated[-1] * columns  # (d+1, b)
         rest = np.array(interpolated[:-1]) - own
         isolated = np.logical_or.reduce(np.abs(rest) < ISOLATED * np.abs(own))
+        # A light sample is as isolated as one of mean weight would be in its place.
+        mean_weight = self._totals[number] / len(self._problems[number].labels)
+        isolated |= rest[-1] < ISOLATED * mean_weight * interpolated[-1]
         with np.errstate(divide="ignore", invalid="ignore"):  # isolated rows are replaced
             mean = (rest[:-1] / rest[-1]).T  # (b, d)
             log_density = np.log(rest[-1])

@@ -28,40 +28,45 @@ class Neighbours:
     def __init__(self, problem: Problem, kernel: Kernel, values: Values) -> None:
         self._problem = problem
         self._kernel = kernel
-        self._values = values(problem)  # (n, d)
-        self._p = one_probability(problem.predictions)
-        self._order = np.argsort(self._p, kind="stable")
-        self._rank = np.empty(len(self._p), dtype=np.intp)
-        self._rank[self._order] = np.arange(len(self._p))
+        self._values = values
+        p = one_probability(problem.predictions)
+        self._order = np.argsort(p, kind="stable").astype(np.int32)
+        self._sorted = p[self._order]
         self._total = problem.weights.sum()
 
     def averages(self, h: float, rows: IntArray) -> Average:
         """Leave-one-out averages of rows ``(b,)``."""
-        width = min(2 * REACH + 1, len(self._p))
-        first = np.clip(self._rank[rows] - REACH, 0, len(self._p) - width)
+        n = len(self._sorted)
+        width = min(2 * REACH + 1, n)
+        here = np.searchsorted(self._sorted, one_probability(self._problem.predictions)[rows])
+        first = np.clip(here - REACH, 0, n - width)
         centres = self._order[first[:, None] + np.arange(width)]  # (b, width)
         terms = self._log_terms(h, rows, centres)
         top = terms.max(axis=1)
         # One of two neighbouring terms may be the row itself, left out: take the larger.
         left = np.where(first == 0, -np.inf, terms[:, :2].max(axis=1))
-        right = np.where(first + width == len(self._p), -np.inf, terms[:, -2:].max(axis=1))
+        right = np.where(first + width == n, -np.inf, terms[:, -2:].max(axis=1))
         complete = np.isfinite(top) & (np.maximum(left, right) < top - NEGLIGIBLE)
         with np.errstate(invalid="ignore"):  # rows without a finite term are not complete
             weights = np.exp(terms - top[:, None])
             sums = weights.sum(axis=1)
-            mean = np.einsum("bw,bwd->bd", weights, self._values[centres]) / sums[:, None]
+            near = self._values(self._problem.take(centres.ravel()))  # (b * width, d)
+            mean = np.einsum("bw,bwd->bd", weights, near.reshape(*centres.shape, -1))
+            mean /= sums[:, None]
             log_density = top + np.log(sums)
         log_density -= np.log(self._total - self._problem.weights[rows])
         if not complete.all():
             wide = rows[~complete]
-            exact = exact_rows(self._problem, self._kernel, self._values, h, wide)
+            values = self._values(self._problem)
+            exact = exact_rows(self._problem, self._kernel, values, h, wide)
             mean[~complete], log_density[~complete] = exact.mean, exact.log_density
         return Average(mean, log_density)
 
     def _log_terms(self, h: float, rows: IntArray, centres: IntArray) -> FloatArray:
         """Log of w_j k_h(f_i; f_j) for each row and its window; the row itself is left out."""
-        x = on_simplex(self._p[rows])  # (b, 2)
-        c = on_simplex(self._p[centres.ravel()])  # (b * width, 2)
+        p = one_probability(self._problem.predictions)
+        x = on_simplex(p[rows])  # (b, 2)
+        c = on_simplex(p[centres.ravel()])  # (b * width, 2)
         products = np.einsum("bk,bwk->bw", self._kernel.queries(x), c.reshape(*centres.shape, 2))
         terms = self._kernel.scale(h) * products
         terms += self._kernel.key_bias(c, h).reshape(centres.shape)
