@@ -141,7 +141,8 @@ STEP = 0.01
 bandwidth, and with it the kernel matrix."""
 
 TIED = 1e-12
-"""Relative difference below which two objectives are equal: rounding of the sums."""
+"""Difference below which two objectives are equal, relative to their size and per unit of
+weight: the rounding of the sums. A class without positives has nothing but rounding."""
 
 
 @dataclass(frozen=True)
@@ -171,11 +172,14 @@ class Search:
         numbers = range(len(self.problems))
         requests = [(k, h) for k in numbers for h in lattice.tolist()]
         bracket = self._totals(requests, rows).reshape(len(self.problems), len(lattice))
-        minima = [_Minimum(lattice, objective, rows is None) for objective in bracket]
+        minima = [
+            _Minimum(problem, lattice, objective, rows is None)
+            for problem, objective in zip(self.problems, bracket, strict=True)
+        ]
         while wanted := [(k, h) for k in numbers for h in minima[k].next_bandwidths()]:
             for (k, h), total in zip(wanted, self._totals(wanted).tolist(), strict=True):
                 minima[k].add(h, total)
-        return [minima[k].curve(self.problems[k]) for k in numbers]
+        return [minimum.curve() for minimum in minima]
 
     def _some_rows(self) -> IntArray | None:
         n = len(self.problems[0].labels)
@@ -210,17 +214,25 @@ def _lattice(low: float, high: float) -> FloatArray:
     return np.append(inner[inner < high / 1.1], high)
 
 
-def _best(objective: FloatArray) -> int:
-    """Index of the minimum; among equals the last, the largest bandwidth."""
+def _lowest(objective: FloatArray, weight: float) -> BoolArray:
+    """Which objectives are the lowest, up to the rounding of sums over some weight."""
     lowest = objective.min()
-    equal = objective <= lowest + TIED * abs(lowest)
-    return int(np.flatnonzero(equal)[-1])
+    return objective <= lowest + TIED * (abs(lowest) + weight)
+
+
+def _best(objective: FloatArray, weight: float) -> int:
+    """Index of the minimum; among equals the last, the largest bandwidth."""
+    return int(np.flatnonzero(_lowest(objective, weight))[-1])
 
 
 class _Minimum:
     """Where the continuous search of one problem stands."""
 
-    def __init__(self, lattice: FloatArray, bracket: FloatArray, on_all_rows: bool) -> None:
+    def __init__(
+        self, problem: Problem, lattice: FloatArray, bracket: FloatArray, on_all_rows: bool
+    ) -> None:
+        self._name = problem.name
+        self._weight = float(problem.weights.sum())
         self._lattice = lattice
         self._bracket = bracket
         known = bracket if on_all_rows else np.full_like(bracket, np.nan)
@@ -229,35 +241,41 @@ class _Minimum:
     def next_bandwidths(self) -> list[float]:
         """The bracket's minimum and its neighbours, then outwards until the minimum is inside."""
         seen = np.flatnonzero(~np.isnan(self._known))
-        best = int(seen[_best(self._known[seen])]) if len(seen) else _best(self._bracket)
+        best = self._best(seen)
         around = np.arange(max(best - 1, 0), min(best + 2, len(self._lattice)))
         missing: list[float] = self._lattice[around[np.isnan(self._known[around])]].tolist()
         return missing
+
+    def _best(self, seen: IntArray) -> int:
+        if not len(seen):
+            return _best(self._bracket, self._weight)
+        return int(seen[_best(self._known[seen], self._weight)])
 
     def add(self, h: float, objective: float) -> None:
         """Note the objective over all rows at a bandwidth of the lattice."""
         self._known[np.searchsorted(self._lattice, h)] = objective
 
-    def curve(self, problem: Problem) -> Curve:
+    def curve(self) -> Curve:
         """The curve through lattice points and the vertex of the parabola at its minimum.
 
         Points seen on some rows alone are aligned with those seen on all.
         """
         seen = np.flatnonzero(~np.isnan(self._known))
-        best = int(seen[_best(self._known[seen])])
+        best = self._best(seen)
         objective = self._bracket + (self._known[best] - self._bracket[best])
         objective[seen] = self._known[seen]
-        if best in (0, len(self._lattice) - 1) or _flat(self._known[seen]):
-            edge = not _flat(self._known[seen])
-            return Curve(problem.name, self._lattice, objective, float(self._lattice[best]), edge)
+        flat = _flat(self._known[seen], self._weight)
+        if best in (0, len(self._lattice) - 1) or flat:
+            edge = not flat
+            return Curve(self._name, self._lattice, objective, float(self._lattice[best]), edge)
         vertex, lowest = _vertex(np.log(self._lattice), self._known, best)
         rounded = np.exp(STEP * np.round(vertex / STEP))
         value = float(np.clip(rounded, self._lattice[best - 1], self._lattice[best + 1]))
         if value in self._lattice:
-            return Curve(problem.name, self._lattice, objective, value, False)
+            return Curve(self._name, self._lattice, objective, value, False)
         place = int(np.searchsorted(self._lattice, value))
         candidates = np.insert(self._lattice, place, value)
-        return Curve(problem.name, candidates, np.insert(objective, place, lowest), value, False)
+        return Curve(self._name, candidates, np.insert(objective, place, lowest), value, False)
 
 
 def _vertex(x: FloatArray, y: FloatArray, best: int) -> tuple[float, float]:
@@ -271,12 +289,12 @@ def _vertex(x: FloatArray, y: FloatArray, best: int) -> tuple[float, float]:
     return float(vertex), float(y1 - bend * (vertex - x1) ** 2)
 
 
-def _flat(objective: FloatArray) -> bool:
-    lowest = objective.min()
-    return bool(objective.max() - lowest <= TIED * abs(lowest))
+def _flat(objective: FloatArray, weight: float) -> bool:
+    return bool(_lowest(objective, weight).all())
 
 
 def _curve(problem: Problem, candidates: FloatArray, objective: FloatArray) -> Curve:
-    best = _best(objective)
-    at_edge = len(candidates) > 1 and best in (0, len(candidates) - 1) and not _flat(objective)
+    weight = float(problem.weights.sum())
+    best = _best(objective, weight)
+    at_edge = best in (0, len(candidates) - 1) and not _flat(objective, weight)
     return Curve(problem.name, candidates, objective, float(candidates[best]), at_edge)
