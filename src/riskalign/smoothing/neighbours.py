@@ -30,7 +30,7 @@ class Neighbours:
         self._kernel = kernel
         self._values = values
         p = one_probability(problem.predictions)
-        self._order = np.argsort(p, kind="stable").astype(np.int32)
+        self._order = np.argsort(np.ascontiguousarray(p)).astype(np.int32)
         self._sorted = p[self._order]
         self._total = problem.weights.sum()
 
