@@ -79,11 +79,6 @@ def on_simplex(predictions: FloatArray) -> FloatArray:
     return predictions
 
 
-def one_probability(predictions: FloatArray) -> FloatArray:
-    """The probability of class 1 ``(n,)`` of a two-class problem in either form."""
-    return predictions if predictions.ndim == 1 else predictions[:, 1]
-
-
 def _binary(sample: Sample, loss: ProperLoss) -> list[Problem]:
     p, name = sample.probabilities[:, 1], sample.classes[1]
     return [Problem(name, p, sample.labels, sample.weights, loss.binary)]

@@ -30,11 +30,11 @@ def choose_smoother(
     Exact float64 sums for small samples; nodes for problems made from one probability;
     exact sums with float32 exponentials for larger simplices.
     """
-    one_dimensional = all(problem.n_classes == 2 for problem in problems)
+    one_dimensional = all(problem.predictions.ndim == 1 for problem in problems)
     if engine == "grid" and not one_dimensional:
         raise ValueError(
             "`engine='grid'` is for one-dimensional problems (binary, top-label, class-wise); "
-            "canonical errors of more than two classes take `engine='auto'` or 'exact'."
+            "canonical errors take `engine='auto'` or 'exact'."
         )
     small = max(len(problem.labels) for problem in problems) <= SMALL
     if engine == "exact" or (engine == "auto" and small):

@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 
 from riskalign.arrays import FloatArray, IntArray
 from riskalign.kernels import Kernel
-from riskalign.sample import Problem, one_probability
+from riskalign.sample import Problem
 from riskalign.smoothing.contract import Average, Request, T, Values
 from riskalign.smoothing.dense import DenseSmoother
 from riskalign.smoothing.masses import MassTable, own_kernel
@@ -26,7 +26,7 @@ KEPT = 400_000
 BATCH = 64
 """Problems whose sums at all requested bandwidths are held at once."""
 
-ISOLATED = 0.02
+ISOLATED = 0.1
 """A row whose own term outweighs the rest by more than 1/ISOLATED is summed exactly: what
 remains after its removal is too small a part of what was interpolated."""
 
@@ -137,7 +137,7 @@ class GridSmoother:
         return made
 
     def _positions(self, number: int, rows: IntArray) -> FloatArray:
-        return one_probability(self._problems[number].predictions)[rows]
+        return self._problems[number].predictions[rows]
 
     def _node_sums(self, wanted: dict[int, Request]) -> dict[int, FloatArray]:
         """Per request: kernel sums of the columns at the nodes, and the own term, (d+2, M)."""

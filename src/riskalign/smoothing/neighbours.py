@@ -6,12 +6,15 @@ import numpy as np
 
 from riskalign.arrays import FloatArray, IntArray
 from riskalign.kernels import Kernel
-from riskalign.sample import Problem, on_simplex, one_probability
+from riskalign.sample import Problem, on_simplex
 from riskalign.smoothing.contract import Average, Values
-from riskalign.smoothing.dense import exact_rows
+from riskalign.smoothing.dense import concatenate, exact_rows
 
 REACH = 64
 """Neighbours on each side whose terms are summed first."""
+
+ROWS = 2_000
+"""Rows whose windows are held at once."""
 
 NEGLIGIBLE = 50.0
 """Nats below a row's largest term at which a million further terms change no digit."""
@@ -29,24 +32,33 @@ class Neighbours:
         self._problem = problem
         self._kernel = kernel
         self._values = values
-        p = one_probability(problem.predictions)
-        self._order = np.argsort(np.ascontiguousarray(p)).astype(np.int32)
-        self._sorted = p[self._order]
+        self._p = problem.predictions  # (n,)
+        self._order = np.argsort(np.ascontiguousarray(self._p)).astype(np.int32)
+        self._sorted = self._p[self._order]
         self._total = problem.weights.sum()
+        self._log_heaviest = np.log(problem.weights.max())
 
     def averages(self, h: float, rows: IntArray) -> Average:
         """Leave-one-out averages of rows ``(b,)``."""
+        parts = [rows[start : start + ROWS] for start in range(0, len(rows), ROWS)]
+        return concatenate(self._part(h, part) for part in parts)
+
+    def _part(self, h: float, rows: IntArray) -> Average:
         n = len(self._sorted)
         width = min(2 * REACH + 1, n)
-        here = np.searchsorted(self._sorted, one_probability(self._problem.predictions)[rows])
+        here = np.searchsorted(self._sorted, self._p[rows])
         first = np.clip(here - REACH, 0, n - width)
         centres = self._order[first[:, None] + np.arange(width)]  # (b, width)
-        terms = self._log_terms(h, rows, centres)
+        log_kernel = self._log_kernel(h, rows, centres)
+        with np.errstate(divide="ignore"):
+            terms = log_kernel + np.log(self._problem.weights[centres])
+        terms[centres == rows[:, None]] = -np.inf  # left out
         top = terms.max(axis=1)
-        # One of two neighbouring terms may be the row itself, left out: take the larger.
-        left = np.where(first == 0, -np.inf, terms[:, :2].max(axis=1))
-        right = np.where(first + width == n, -np.inf, terms[:, -2:].max(axis=1))
-        complete = np.isfinite(top) & (np.maximum(left, right) < top - NEGLIGIBLE)
+        # What lies beyond an end weighs at most as if all of it were the heaviest sample there.
+        left = np.where(first == 0, -np.inf, log_kernel[:, 0])
+        right = np.where(first + width == n, -np.inf, log_kernel[:, -1])
+        beyond = np.maximum(left, right) + self._log_heaviest
+        complete = np.isfinite(top) & (beyond < top - NEGLIGIBLE)
         with np.errstate(invalid="ignore"):  # rows without a finite term are not complete
             weights = np.exp(terms - top[:, None])
             sums = weights.sum(axis=1)
@@ -56,22 +68,17 @@ class Neighbours:
             log_density = top + np.log(sums)
         log_density -= np.log(self._total - self._problem.weights[rows])
         if not complete.all():
-            wide = rows[~complete]
             values = self._values(self._problem)
-            exact = exact_rows(self._problem, self._kernel, values, h, wide)
+            exact = exact_rows(self._problem, self._kernel, values, h, rows[~complete])
             mean[~complete], log_density[~complete] = exact.mean, exact.log_density
         return Average(mean, log_density)
 
-    def _log_terms(self, h: float, rows: IntArray, centres: IntArray) -> FloatArray:
-        """Log of w_j k_h(f_i; f_j) for each row and its window; the row itself is left out."""
-        p = one_probability(self._problem.predictions)
-        x = on_simplex(p[rows])  # (b, 2)
-        c = on_simplex(p[centres.ravel()])  # (b * width, 2)
+    def _log_kernel(self, h: float, rows: IntArray, centres: IntArray) -> FloatArray:
+        """Log of k_h(f_i; f_j) for each row and the centres of its window, ``(b, width)``."""
+        x = on_simplex(self._p[rows])  # (b, 2)
+        c = on_simplex(self._p[centres.ravel()])  # (b * width, 2)
         products = np.einsum("bk,bwk->bw", self._kernel.queries(x), c.reshape(*centres.shape, 2))
-        terms = self._kernel.scale(h) * products
-        terms += self._kernel.key_bias(c, h).reshape(centres.shape)
-        terms += self._kernel.query_bias(x, h)[:, None]
-        with np.errstate(divide="ignore"):
-            terms += np.log(self._problem.weights[centres])
-        terms[centres == rows[:, None]] = -np.inf
-        return terms
+        log_kernel: FloatArray = self._kernel.scale(h) * products
+        log_kernel += self._kernel.key_bias(c, h).reshape(centres.shape)
+        log_kernel += self._kernel.query_bias(x, h)[:, None]
+        return log_kernel
