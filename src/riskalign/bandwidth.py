@@ -73,6 +73,7 @@ class Curve:
     objective : (H,), the sum over samples that is minimised
     value : the bandwidth chosen
     at_edge : whether the choice is the first or the last candidate
+    flattening : the power of f that the kernel saw, 1 for f itself
     """
 
     name: str
@@ -80,6 +81,7 @@ class Curve:
     objective: FloatArray
     value: float
     at_edge: bool
+    flattening: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,11 @@ class BandwidthSearch:
     def values(self) -> FloatArray:
         """The bandwidths chosen, one a problem."""
         return np.array([curve.value for curve in self.curves])
+
+    @property
+    def flattenings(self) -> list[float]:
+        """The powers of f that the kernel saw, one a problem."""
+        return [curve.flattening for curve in self.curves]
 
     @property
     def value(self) -> float | FloatArray:

@@ -12,10 +12,12 @@ from riskalign.arrays import FloatArray, IntArray
 from riskalign.bandwidth import CRITERIA, BandwidthSearch, Search, paper_candidates
 from riskalign.baselines import check_scope
 from riskalign.composition import Case, by_method, overconfidence
+from riskalign.debiasing import DEBIASED, by_residuals, found_by
 from riskalign.decomposition import ESTIMATORS, Terms, decompose
 from riskalign.kernels import KERNELS, Kernel
 from riskalign.losses import LOSSES, ProperLoss
 from riskalign.methods import Bandwidth, Candidates, KernelSmoother, Method, norm_of
+from riskalign.residual import STARTS, Choice, debiased
 from riskalign.results import CalibrationResult
 from riskalign.sample import NOTIONS, Sample, on_simplex, reduce
 from riskalign.smoothing import ENGINES, Average, Smoother, choose_smoother
@@ -30,10 +32,12 @@ def calibration_error(
     loss: str | ProperLoss = "l2",
     method: Method | KernelSmoother | None = None,
     estimator: str = "plugin",
-    bandwidth: Bandwidth = "risk-alignment",
+    bandwidth: Bandwidth | None = None,
     kernel: str = "dirichlet",
     candidates: Candidates = None,
     power: float = 2,
+    start: str = "temperature",
+    confidence: float | None = None,
     sample_weight: object = None,
     from_logits: bool = False,
     normalize: bool = False,
@@ -62,11 +66,15 @@ def calibration_error(
     method : KernelSmoother, EqualWidthBins, EqualMassBins, SimplexBins, KernelRidge, ...
         How R or the error is estimated, in place of `estimator`, `bandwidth`, `kernel`,
         `candidates` and `power`, which are the options of the default, `KernelSmoother`.
-    estimator : {"plugin", "variational", "cross"}
-        Mean of <R, l(f) - l(R)>; of <y, l(f) - l(R)>; of the mean of the two.
+    estimator : {"plugin", "variational", "cross", "debiased"}
+        Mean of <R, l(f) - l(R)>; of <y, l(f) - l(R)>; of the mean of the two. "debiased"
+        smooths residuals instead of labels and takes out what their noise adds; it may be
+        slightly negative for a calibrated model.
     bandwidth : str, float, sequence of K floats or BandwidthSearch
         A criterion ("risk-alignment", "likelihood", "cross-validation"), the bandwidth
-        itself (one, or one a class), or the outcome of `select_bandwidth`.
+        itself (one, or one a class), or the outcome of `select_bandwidth`. Default:
+        "risk-alignment"; for debiased errors "cross-validation" of the smoothed residuals,
+        which chooses the kernel's coordinates too.
     kernel : {"dirichlet", "rbf"}
         Dirichlet (Beta for one probability), or Gaussian, whose bandwidth is a standard
         deviation.
@@ -75,6 +83,11 @@ def calibration_error(
         or your own.
     power : float
         p of the risk-alignment objective sum |reconstructed - observed risk|^p.
+    start : {"temperature", "identity"}
+        Whose residuals a debiased error smooths: those of f at the temperature that fits,
+        or of f itself.
+    confidence : float, optional
+        Level of the interval of a debiased error, such as 0.95.
     sample_weight : array-like of shape (n,), optional
         Weights in kernel sums, criteria and averages. An integer weight m equals m copies
         wherever no sample is left out (`reliability_curve`); here it differs, because
@@ -121,13 +134,16 @@ def calibration_error(
         ignore_index=ignore_index,
         classes=classes,
     )
-    options = KernelSmoother(bandwidth, kernel, estimator, candidates, power)
+    options = KernelSmoother(bandwidth, kernel, estimator, candidates, power, start)
     chosen = _choose_method(method, options, engine)
     case = _case(sample, _default_notion(notion, y_prob), loss)
     check_scope(chosen, case.notion, case.loss)
     if not isinstance(chosen, KernelSmoother):
         return by_method(case, chosen)
-    one_of("estimator", chosen.estimator, ESTIMATORS)
+    one_of("estimator", chosen.estimator, (*ESTIMATORS, DEBIASED))
+    one_of("start", chosen.start, STARTS)
+    if chosen.estimator == DEBIASED and chosen.norm is None:
+        return _debiased(case, chosen, engine, confidence, progress)
     setup = _setup(case, chosen.kernel, engine, progress)
     bandwidths, search = _resolve_bandwidth(
         setup, chosen.bandwidth, chosen.candidates, chosen.power
@@ -360,10 +376,11 @@ def _grid_points(grid: object, setup: _Setup) -> FloatArray:
 
 
 def _resolve_bandwidth(
-    setup: _Setup, bandwidth: Bandwidth, candidates: Candidates, power: float
+    setup: _Setup, bandwidth: Bandwidth | None, candidates: Candidates, power: float
 ) -> tuple[FloatArray, BandwidthSearch | None]:
     """The bandwidth of each problem, and the search that found it."""
     n_problems = len(setup.problems)
+    bandwidth = "risk-alignment" if bandwidth is None else bandwidth
     if isinstance(bandwidth, str):
         if bandwidth not in CRITERIA:
             listed = ", ".join(repr(name) for name in CRITERIA)
@@ -478,6 +495,32 @@ def _estimate(
         method="KernelSmoother",
         norm=method.norm,
     )
+
+
+def _debiased(
+    case: Case,
+    method: KernelSmoother,
+    engine: str,
+    confidence: float | None,
+    progress: bool | None,
+) -> CalibrationResult:
+    """The debiased estimate, with its interval if asked for."""
+    setup = _setup(case, method.kernel, engine, progress)
+    choices = candidates = search = None
+    if method.bandwidth is None or method.bandwidth == "cross-validation":
+        if method.candidates is not None:
+            candidates = _candidate_set(method.candidates, setup)
+    else:
+        bandwidths, search = _resolve_bandwidth(
+            setup, method.bandwidth, method.candidates, method.power
+        )
+        powers = [1.0] * len(bandwidths) if search is None else search.flattenings
+        choices = [Choice(h, power) for h, power in zip(bandwidths.tolist(), powers, strict=True)]
+    estimates = list(
+        debiased(case.problems, setup.kernel, engine, method.start, choices, candidates, progress)
+    )
+    search = search or found_by(estimates, case.notion == "classwise")
+    return by_residuals(case, setup.kernel.name, estimates, search)
 
 
 def _definition(setup: _Setup, method: KernelSmoother) -> str:

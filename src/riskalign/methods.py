@@ -140,7 +140,7 @@ class KernelSmoother:
 
     Parameters
     ----------
-    bandwidth, kernel, estimator, candidates, power
+    bandwidth, kernel, estimator, candidates, power, start
         As for `calibration_error`.
     norm : {"l1", "l2", "max"}, optional
         Mean, root mean square or maximum of |R - f|, for binary and top-label errors, in
@@ -159,11 +159,12 @@ class KernelSmoother:
     True
     """
 
-    bandwidth: Bandwidth = "risk-alignment"
+    bandwidth: Bandwidth | None = None
     kernel: str = "dirichlet"
     estimator: str = "plugin"
     candidates: Candidates = None
     power: float = 2
+    start: str = "temperature"
     norm: str | None = None
 
     def __post_init__(self) -> None:

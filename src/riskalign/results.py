@@ -58,6 +58,9 @@ class CalibrationResult:
         The classical norm of R - f that `value` is, None for a loss's divergence.
     note : str
         What else the method has to say.
+    standard_error, interval, confidence : float, (low, high), float, or None
+        How far chance moves `value`, and the interval of that confidence, cut at 0; for
+        debiased errors, where `confidence` was asked for.
 
     Examples
     --------
@@ -87,6 +90,9 @@ class CalibrationResult:
     method: str = "KernelSmoother"
     norm: str | None = None
     note: str = ""
+    standard_error: float | None = None
+    interval: tuple[float, float] | None = None
+    confidence: float | None = None
 
     @property
     def root(self) -> float:
@@ -120,6 +126,9 @@ class CalibrationResult:
             "method": self.method,
             "norm": self.norm,
             "note": self.note,
+            "standard_error": self.standard_error,
+            "interval": None if self.interval is None else list(self.interval),
+            "confidence": self.confidence,
         }
 
     def __str__(self) -> str:
@@ -131,6 +140,9 @@ class CalibrationResult:
             "",
             _line("calibration error", self.value, self.definition),
         ]
+        if self.interval is not None:
+            low, high = self.interval
+            lines.append(f"  {f'  {self.confidence:.0%} interval':<20}{low:.6f} to {high:.6f}")
         if self.norm is None:
             lines += self._risk_lines()
         if self.overconfidence is not None:
@@ -147,7 +159,8 @@ class CalibrationResult:
         if self.loss == "l2":
             lines.append(_line("  its square root", self.root, "on the scale of probabilities"))
         if self.refinement is not None:
-            meaning = "mean <R, l(R)>, what calibration cannot mend"
+            of = "risk - calibration error" if self.estimator == "debiased" else "mean <R, l(R)>"
+            meaning = f"{of}, what calibration cannot mend"
             lines.append(_line("refinement", self.refinement, meaning))
         lines.append(_line("risk", self.risk, "mean <y, l(f)>, observed"))
         if self.reconstructed_risk is not None:

@@ -1,0 +1,67 @@
+"""From debiased estimates of each problem to the one result that a user reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from riskalign.arrays import FloatArray
+from riskalign.bandwidth import BandwidthSearch
+from riskalign.composition import Case, overconfidence
+from riskalign.inference import Spread
+from riskalign.residual import Debiased
+from riskalign.results import CalibrationResult
+
+DEBIASED = "debiased"
+"""The name of the estimator."""
+
+
+def by_residuals(
+    case: Case,
+    kernel: str,
+    estimates: Sequence[Debiased],
+    search: BandwidthSearch | None,
+    spread: Spread | None = None,
+) -> CalibrationResult:
+    """The result of debiased estimates, one a problem."""
+    weights = case.sample.weights / case.sample.weights.sum()
+    values = np.array([weights @ each.terms for each in estimates])
+    value, risk = float(values.sum()), float(sum(weights @ each.risk for each in estimates))
+    conditional = _columns([each.conditional for each in estimates])
+    bandwidths = np.array([each.choice.bandwidth for each in estimates])
+    return CalibrationResult(
+        value=value,
+        risk=risk,
+        refinement=risk - value,
+        reconstructed_risk=float(sum(weights @ each.reconstructed_risk for each in estimates)),
+        bandwidth=bandwidths if case.notion == "classwise" else float(bandwidths[0]),
+        per_class=values if case.notion == "classwise" else None,
+        search=search,
+        overconfidence=overconfidence(case, conditional),
+        conditional=conditional[:, 0] if case.single else conditional,
+        notion=case.notion,
+        loss=case.loss.name,
+        estimator=DEBIASED,
+        kernel=kernel,
+        definition=case.over_problems(f"mean {case.divergence}"),
+        classes=case.sample.classes,
+        n_samples=len(weights),
+        standard_error=None if spread is None else spread.standard_error,
+        interval=None if spread is None else spread.interval,
+        confidence=None if spread is None else spread.confidence,
+    )
+
+
+def found_by(estimates: Sequence[Debiased], classwise: bool) -> BandwidthSearch | None:
+    """The search behind the estimates, None where bandwidths were given."""
+    curves = [each.choice.curve for each in estimates]
+    known = tuple(curve for curve in curves if curve is not None)
+    if len(known) < len(curves):
+        return None
+    return BandwidthSearch("cross-validation", known, classwise)
+
+
+def _columns(conditionals: Sequence[FloatArray]) -> FloatArray:
+    first = conditionals[0]
+    return first if first.ndim == 2 else np.stack(conditionals, axis=1)

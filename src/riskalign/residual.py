@@ -1,0 +1,329 @@
+"""The debiased estimate: residuals are smoothed, and what their noise adds is taken out.
+
+With g a start (f itself, or f at the temperature that fits), e = y - g its residuals and
+w_ij the kernel's weights without the row itself,
+
+    R_i = g_i + sum_j w_ij e_j,    s_i = sum_j w_ij^2.
+
+Smoothing bias touches only what g misses of E[y | f], and is zero for a calibrated model.
+The variational error <y, l(f) - l(R)> falls short of the truth by E D(E[y | f], R): the
+square of the bias of R, and its variance. The second is known: a label let into its own
+average with weight s_i gains twice what R's noise costs it when it is left out. So
+
+    terms_i = <y_i, l(f_i)> - 1/2 <y_i, l(R_i) + l(R_i + s_i (y_i - R_i))>
+
+has an expectation below the true error by the *squared* smoothing bias alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import softmax
+
+from riskalign.arrays import FloatArray, IntArray, LabelArray, floored_log, row_dot
+from riskalign.bandwidth import Curve, Search
+from riskalign.decomposition import risk_of
+from riskalign.kernels import Kernel
+from riskalign.losses import ProperLoss
+from riskalign.sample import Problem
+from riskalign.smoothing import Average, Request, choose_smoother
+from riskalign.smoothing.squared import SquaredKernel
+
+FLATTENINGS = (1.0, 0.5, 0.25)
+"""Powers of f among which the kernel's coordinates are chosen: one bandwidth cannot serve
+both the middle of the simplex and predictions that crowd its corners."""
+
+KEPT_SHARE = 0.1
+"""The share of its start below which smoothing cannot press a probability."""
+
+SEARCH_ROWS = 4_096
+"""Rows that decide on bandwidth and coordinates. Candidates differ by parts of the error
+itself, so a few hundred rows, enough for risk alignment, would choose among them by chance."""
+
+BATCH = 64
+"""Problems whose residuals and coordinates are held at once."""
+
+OFFSET = 1.0
+"""Added to residuals while they are summed: sums of one sign lose nothing to cancellation."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How the residuals of a problem are smoothed: h, in coordinates f^flattening."""
+
+    bandwidth: float
+    flattening: float = 1.0
+    curve: Curve | None = None
+
+
+@dataclass(frozen=True)
+class Debiased:
+    """The debiased estimate of one problem.
+
+    Attributes
+    ----------
+    terms : (n,), whose mean is the calibration error
+    risk : (n,), <y, l(f)>
+    reconstructed_risk : (n,), <R, l(f)>
+    conditional : R, in the form of the problem's predictions
+    choice : bandwidth and coordinates
+    """
+
+    terms: FloatArray
+    risk: FloatArray
+    reconstructed_risk: FloatArray
+    conditional: FloatArray
+    choice: Choice
+
+
+@dataclass(frozen=True)
+class Valued(Problem):
+    """A problem in the kernel's coordinates that carries what is averaged, ``(n, d)``."""
+
+    values: FloatArray
+
+    def take(self, rows: IntArray) -> Valued:
+        """The problem of some rows."""
+        return replace(
+            self,
+            predictions=self.predictions[rows],
+            labels=self.labels[rows],
+            weights=self.weights[rows],
+            values=self.values[rows],
+        )
+
+    @classmethod
+    def of(cls, problem: Problem, flattening: float, values: FloatArray) -> Valued:
+        """A problem with values, its predictions flattened."""
+        coordinates = problem.predictions
+        if flattening != 1.0:
+            coordinates = like(problem, powered(problem.points, flattening))
+        return cls(problem.name, coordinates, problem.labels, problem.weights, problem.loss, values)
+
+
+def powered(f: FloatArray, exponent: float | FloatArray) -> FloatArray:
+    """f^exponent, renormalised ``(n, K)``: f at the temperature 1/exponent."""
+    rows = exponent[:, None] if isinstance(exponent, np.ndarray) else exponent
+    return softmax(rows * floored_log(f), axis=1)
+
+
+def like(problem: Problem, points: FloatArray) -> FloatArray:
+    """Points ``(n, K)`` in the form of the problem's predictions."""
+    return points[:, 1] if problem.predictions.ndim == 1 else points
+
+
+def spread(problem: Problem, columns: FloatArray) -> FloatArray:
+    """Residuals ``(n, 1)`` of one probability as the pair ``(n, 2)``; others as they are."""
+    return np.concatenate([-columns, columns], axis=1) if _is_single(problem) else columns
+
+
+def _is_single(problem: Problem) -> bool:
+    return problem.predictions.ndim == 1
+
+
+def columns_of(problem: Problem, residuals: FloatArray) -> FloatArray:
+    """What needs smoothing of residuals ``(n, K)``: one column of two that mirror."""
+    return residuals[:, 1:] if _is_single(problem) else residuals
+
+
+def onto_simplex(start: FloatArray, smoothed: FloatArray) -> FloatArray:
+    """The start and its smoothed residuals ``(n, K)``; no entry below a share of its start."""
+    R = np.maximum(start + smoothed, KEPT_SHARE * start)
+    R /= R.sum(axis=1, keepdims=True)
+    return R
+
+
+def second_order(
+    loss: ProperLoss, labels: LabelArray, y: FloatArray, R: FloatArray, s: FloatArray
+) -> FloatArray:
+    """1/2 <y, l(R) + l(R + s (y - R))>: refinement with R's noise taken out, row by row."""
+    let_in = R + s[:, None] * (y - R)
+    return (risk_of(loss, labels, R) + risk_of(loss, labels, let_in)) / 2
+
+
+NEWTON_STEPS = 30
+STEEPEST = 20.0
+"""Largest exponent of the temperature start: beyond it predictions are zeros and ones."""
+
+
+def temperature_exponents(problem: Problem) -> FloatArray:
+    """For each row, the exponent that minimises the log loss of all *other* rows, ``(n,)``.
+
+    Newton's method for all rows, then one step that takes each row out.
+    """
+    z, y, w = floored_log(problem.points), problem.one_hot(), problem.weights
+    exponent = 1.0
+    for _ in range(NEWTON_STEPS):
+        score, information = _score(z, y, powered(problem.points, exponent))
+        total = float(w @ information)
+        if total <= 0:
+            return np.full(len(w), exponent)
+        step = float(np.clip(w @ score / total, -exponent / 2, exponent))
+        exponent = min(exponent + step, STEEPEST)
+        if abs(step) < 1e-8 or exponent == STEEPEST:
+            break
+    score, information = _score(z, y, powered(problem.points, exponent))
+    rest = w @ information - w * information
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shift = np.where(rest > 0, w * score / rest, 0.0)
+    return np.clip(exponent - shift, exponent / 2, 2 * exponent)
+
+
+def _score(z: FloatArray, y: FloatArray, g: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Derivative of the log-likelihood of softmax(exponent z), and minus the second one."""
+    mean = row_dot(g, z)
+    return row_dot(y, z) - mean, row_dot(g, (z - mean[:, None]) ** 2)
+
+
+STARTS: dict[str, Callable[[Problem], FloatArray]] = {
+    "identity": lambda problem: np.ones(len(problem.labels)),
+    "temperature": temperature_exponents,
+}
+"""Starts by name: the exponents of f, one a row."""
+
+
+def started(problem: Problem, start: str) -> FloatArray:
+    """The start g at each row, ``(n, K)``."""
+    if start == "identity":
+        return problem.points
+    return powered(problem.points, STARTS[start](problem))
+
+
+def debiased(
+    problems: Sequence[Problem],
+    kernel: Kernel,
+    engine: str,
+    start: str,
+    choices: Sequence[Choice] | None = None,
+    candidates: FloatArray | None = None,
+    progress: bool | None = None,
+) -> Iterator[Debiased]:
+    """The debiased estimate of every problem.
+
+    Without choices, bandwidth and coordinates are those whose R has the least
+    leave-one-out risk: those with the largest lower bound <y, l(f) - l(R)> of the error.
+    """
+    for first in range(0, len(problems), BATCH):
+        batch = problems[first : first + BATCH]
+        starts = [started(problem, start) for problem in batch]
+        if choices is None:
+            chosen = _choose(batch, starts, kernel, engine, candidates, progress)
+        else:
+            chosen = list(choices[first : first + BATCH])
+        yield from _estimates(batch, starts, chosen, kernel, engine)
+
+
+def _valued(problem: Problem, start: FloatArray, flattening: float) -> Valued:
+    residuals = columns_of(problem, problem.one_hot() - start)
+    return Valued.of(problem, flattening, residuals + OFFSET)
+
+
+def _values(problem: Problem) -> FloatArray:
+    assert isinstance(problem, Valued)
+    return problem.values
+
+
+def _left_out_risk(rows: Problem, average: Average) -> FloatArray:
+    """<y, l(R)>; the start is read off the residuals."""
+    y = rows.one_hot()
+    start = y - spread(rows, _values(rows) - OFFSET)
+    R = onto_simplex(start, spread(rows, average.mean - OFFSET))
+    return risk_of(rows.loss, rows.labels, R)
+
+
+def _choose(
+    batch: Sequence[Problem],
+    starts: Sequence[FloatArray],
+    kernel: Kernel,
+    engine: str,
+    candidates: FloatArray | None,
+    progress: bool | None,
+) -> list[Choice]:
+    """Bandwidth and flattening of each problem, by the leave-one-out risk of R."""
+    valued = [
+        _valued(problem, start, flattening)
+        for flattening in FLATTENINGS
+        for problem, start in zip(batch, starts, strict=True)
+    ]
+    smoother = choose_smoother(valued, kernel, engine, _values)
+    search = _ResidualSearch(valued, smoother, kernel, _left_out_risk, progress)
+    curves = search.octaves() if candidates is None else search.over(candidates)
+    choices = []
+    for k in range(len(batch)):
+        own = zip(FLATTENINGS, curves[k :: len(batch)], strict=True)
+        flattening, curve = min(own, key=lambda pair: pair[1].objective.min())
+        chosen = replace(curve, flattening=flattening)
+        choices.append(Choice(chosen.value, flattening, chosen))
+    return choices
+
+
+class _ResidualSearch(Search):
+    """The search for residuals: their risk is flat in h, so octaves resolve it."""
+
+    def octaves(self) -> list[Curve]:
+        """The best of the kernel's range in steps of two, decided on `SEARCH_ROWS` rows."""
+        low, high = self.kernel.bandwidth_range(self.problems[0].n_classes)
+        candidates = high / 2.0 ** np.arange(np.floor(np.log2(high / low)) + 1)[::-1]
+        return self.over(candidates)
+
+    def _some_rows(self) -> IntArray | None:
+        n = len(self.problems[0].labels)
+        if n <= SEARCH_ROWS:
+            return None
+        return np.sort(np.random.default_rng(0).choice(n, SEARCH_ROWS, replace=False))
+
+    def _totals(self, requests: Sequence[Request], rows: IntArray | None = None) -> FloatArray:
+        return super()._totals(requests, self._some_rows() if rows is None else rows)
+
+
+def _estimates(
+    batch: Sequence[Problem],
+    starts: Sequence[FloatArray],
+    choices: Sequence[Choice],
+    kernel: Kernel,
+    engine: str,
+) -> Iterator[Debiased]:
+    """Terms of each problem at its choice."""
+    valued = [
+        _valued(problem, start, choice.flattening)
+        for problem, start, choice in zip(batch, starts, choices, strict=True)
+    ]
+    requests = [(k, choice.bandwidth) for k, choice in enumerate(choices)]
+    shares = squared_weights(valued, requests, kernel, engine)
+    smoothed = [np.empty_like(start) for start in starts]
+    smoother = choose_smoother(valued, kernel, engine, _values)
+    for k, rows, mean in smoother.each(requests, lambda k, rows, average: average.mean):
+        smoothed[k][rows] = spread(batch[k], mean - OFFSET)
+    for problem, start, q, s, choice in zip(batch, starts, smoothed, shares, choices, strict=True):
+        R = onto_simplex(start, q)
+        loss_f = problem.loss(problem.points)  # (n, K)
+        risk = loss_f[np.arange(len(R)), problem.labels]
+        refinement = second_order(problem.loss, problem.labels, problem.one_hot(), R, s)
+        yield Debiased(risk - refinement, risk, row_dot(R, loss_f), like(problem, R), choice)
+
+
+def squared_weights(
+    problems: Sequence[Problem], requests: Sequence[Request], kernel: Kernel, engine: str
+) -> list[FloatArray]:
+    """s_i = sum_j w_ij^2 of every request, ``(n,)`` each: one over the effective neighbours."""
+
+    def log_sums(power: int, kernel: Kernel) -> list[FloatArray]:
+        raised = [replace(problem, weights=problem.weights**power) for problem in problems]
+        smoother = choose_smoother(raised, kernel, engine, _nothing)
+        result = [np.empty(len(problems[k].labels)) for k, _ in requests]
+        densities = smoother.each(requests, lambda k, rows, average: average.log_density)
+        for i, rows, log_density in densities:
+            weights = raised[requests[i][0]].weights
+            result[i][rows] = log_density + np.log(weights.sum() - weights[rows])
+        return result
+
+    pairs = zip(log_sums(2, SquaredKernel(kernel)), log_sums(1, kernel), strict=True)
+    return [np.minimum(np.exp(of_squares - 2 * of_sums), 1.0) for of_squares, of_sums in pairs]
+
+
+def _nothing(problem: Problem) -> FloatArray:
+    """No values: densities alone are wanted."""
+    return np.empty((len(problem.labels), 0))
