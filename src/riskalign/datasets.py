@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from scipy.special import softmax
@@ -66,7 +67,7 @@ class SyntheticData:
         loss = LOSSES[one_of("loss", loss, LOSSES)] if isinstance(loss, str) else loss
         reference = None
         if given == "marginal" and notion != "canonical":
-            reference = self.draw(POOL, np.random.default_rng(0))
+            reference = self._pool
         total = 0.0
         problems = reduce(_as_sample(self.conditional, self.y_prob, self.y_true), notion, loss)
         for k, problem in enumerate(problems):
@@ -76,6 +77,11 @@ class SyntheticData:
             terms = decompose(problem.loss, problem.points, problem.labels, on_simplex(R))
             total += float(terms.plugin.mean())
         return total
+
+    @cached_property
+    def _pool(self) -> tuple[FloatArray, FloatArray]:
+        """R and f of many more draws."""
+        return self.draw(POOL, np.random.default_rng(0))
 
 
 def _as_sample(R: FloatArray, f: FloatArray, y: IntArray) -> Sample:

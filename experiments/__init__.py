@@ -1,0 +1,1 @@
+"""Studies that judge the estimators; each is run with python -m experiments.<name>."""
