@@ -392,7 +392,7 @@ def test_an_unknown_criterion():
         ra.select_bandwidth(Y, F, criterion="mle")
 
 
-@pytest.mark.parametrize("wrong", [0, -0.1, np.nan, np.inf, [0.1, 0.0, 0.1], [], None])
+@pytest.mark.parametrize("wrong", [0, -0.1, np.nan, np.inf, [0.1, 0.0, 0.1], []])
 def test_bandwidths_must_be_positive(wrong):
     with pytest.raises(ValueError, match=words("`bandwidth`", "positive", str(wrong)[:3])):
         ra.calibration_error(Y, F, bandwidth=wrong)

@@ -64,6 +64,10 @@ class SyntheticData:
         """
         one_of("notion", notion, NOTIONS)
         one_of("given", given, ("joint", "marginal"))
+        if notion == "binary" and self.y_prob.shape[1] != 2:
+            raise ValueError(
+                f"`notion='binary'` needs two classes; this data has {self.y_prob.shape[1]}."
+            )
         loss = LOSSES[one_of("loss", loss, LOSSES)] if isinstance(loss, str) else loss
         reference = None
         if given == "marginal" and notion != "canonical":

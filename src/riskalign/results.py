@@ -13,6 +13,9 @@ from riskalign.bandwidth import BandwidthSearch
 SHOWN = 5
 """Classes listed by `print`; the rest are in `per_class`."""
 
+NAME_WIDTH = 40
+"""Letters of a class's name that are printed: tables fit into 100 columns."""
+
 
 @dataclass(frozen=True)
 class Overconfidence:
@@ -174,25 +177,24 @@ class CalibrationResult:
 
     def _bandwidth(self) -> str:
         h = np.atleast_1d(np.asarray(self.bandwidth, dtype=np.float64))
-        text = f"{h[0]:.4g}" if len(h) == 1 else f"{h.min():.4g} to {h.max():.4g}, one a class"
-        if self.search is None:
-            return f"{text} (given)"
-        edges = int(np.count_nonzero(self.search.at_edge))
-        note = ""
-        if edges:
-            note = "; at the edge of its range" + (f" for {edges} classes" if len(h) > 1 else "")
-        return f"{text} ({self.search.criterion}{note})"
+        origin = "given" if self.search is None else self.search.criterion
+        edges = 0 if self.search is None else int(np.count_nonzero(self.search.at_edge))
+        if len(h) == 1:
+            return f"{h[0]:.4g} ({origin}{'; at the edge of its range' if edges else ''})"
+        note = f"; {edges} at the edge of the range" if edges else ""
+        return f"{h.min():.3g} to {h.max():.3g} ({origin}, one a class{note})"
 
     def _class_table(self) -> list[str]:
         assert self.per_class is not None
         assert self.overconfidence is not None
         worst = np.argsort(-self.per_class, kind="stable")[:SHOWN]
-        width = max(5, *(len(self.classes[k]) for k in worst))
+        names = {k: _shortened(self.classes[k]) for k in worst}
+        width = max(5, *map(len, names.values()))
         n_classes = len(self.per_class)
         more = f" (largest {SHOWN} of {n_classes})" if n_classes > SHOWN else ""
         rows = [f"  {'class':<{width}}  {'error':>10}  {'f - R':>9}{more}"]
         rows += [
-            f"  {self.classes[k]:<{width}}  {self.per_class[k]:>10.6f}  "
+            f"  {names[k]:<{width}}  {self.per_class[k]:>10.6f}  "
             f"{self.overconfidence.per_class[k]:>+9.4f}"
             for k in worst
         ]
@@ -202,6 +204,10 @@ class CalibrationResult:
 def _line(name: str, value: float, meaning: str, *, signed: bool = False) -> str:
     number = f"{value:+.6f}" if signed else f"{value:.6f}"
     return f"  {name:<20}{number:>10}   {meaning}"
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= NAME_WIDTH else name[: NAME_WIDTH - 3] + "..."
 
 
 def _plain(x: float | FloatArray | None) -> Any:

@@ -1,0 +1,178 @@
+"""Results: what is printed, what becomes JSON, and that nobody changes them."""
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+from cases import LOSSES, NOTIONS, ordinary
+
+import riskalign as ra
+
+CASE = ordinary(60, 3, seed=2)
+PAIR = ordinary(60, 2, seed=2)
+
+
+def result(notion="classwise", **options):
+    case = PAIR if notion == "binary" else CASE
+    options = {"bandwidth": 0.05, "estimator": "plugin"} | options
+    return ra.calibration_error(case.y, case.f, notion=notion, **options)
+
+
+VARIANTS = [
+    {"notion": notion, "loss": loss, "bandwidth": bandwidth, "candidates": [1e-3, 0.05]}
+    for notion in NOTIONS
+    for loss in LOSSES
+    for bandwidth in (0.05, "risk-alignment", "likelihood", "cross-validation")
+]
+
+
+def made(variant):
+    return result(**variant | {"loss": LOSSES[variant["loss"]]})
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda v: " ".join(map(str, v.values())))
+def test_print_is_narrow_and_holds_the_definition(variant):
+    found = made(variant)
+    lines = str(found).splitlines()
+    assert max(map(len, lines)) <= 100
+    (line,) = (line for line in lines if line.startswith("  calibration error"))
+    assert f"{found.value:.6f}" in line
+    assert found.definition in line
+    assert found.notion in lines[0]
+    assert found.loss in lines[0]
+    for number in (found.risk, found.refinement, found.reconstructed_risk):
+        assert f"{number:.6f}" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("notion", "loss", "definition"),
+    [
+        ("binary", "l2", "mean (R - f)^2"),
+        ("top-label", "l2", "mean (R - f)^2"),
+        ("classwise", "l2", "sum over classes of mean (R - f)^2"),
+        ("canonical", "l2", "mean |R - f|^2"),
+        ("binary", "kl", "mean KL(R || f)"),
+        ("classwise", "kl", "sum over classes of mean KL(R || f)"),
+        ("canonical", "ranked", "mean sum_m (cum R_m - cum f_m)^2"),
+        ("classwise", "ranked", "sum over classes of mean (R - f)^2"),
+        ("canonical", "spherical", "mean <R, l(f) - l(R)>"),
+    ],
+)
+def test_definitions(notion, loss, definition):
+    assert result(notion, loss=LOSSES[loss]).definition == definition
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda v: " ".join(map(str, v.values())))
+def test_a_result_becomes_json(variant):
+    found = made(variant)
+    text = json.dumps(found.to_dict(), allow_nan=False)
+    back = json.loads(text)
+    assert back["value"] == found.value
+    assert back["root"] == found.root
+    assert back["risk"] == found.risk
+    assert back["refinement"] == found.refinement
+    assert back["reconstructed_risk"] == found.reconstructed_risk
+    assert back["bandwidth"] == np.asarray(found.bandwidth).tolist()
+    assert back["overconfidence"]["top_label"] == found.overconfidence.top_label
+    assert back["overconfidence"]["per_class"] == found.overconfidence.per_class.tolist()
+    assert (back["notion"], back["loss"]) == (found.notion, found.loss)
+    assert (back["estimator"], back["kernel"]) == ("plugin", "dirichlet")
+    assert back["definition"] == found.definition
+    assert back["n_samples"] == 60
+    assert back["classes"] == list(found.classes)
+    if found.notion == "classwise":
+        assert back["per_class"] == found.per_class.tolist()
+    else:
+        assert back["per_class"] is None
+    if found.search is None:
+        assert back["search"] is None
+    else:
+        assert back["search"]["criterion"] == variant["bandwidth"]
+        assert back["search"]["value"] == back["bandwidth"]
+        assert back["search"]["at_edge"] == np.asarray(found.search.at_edge).tolist()
+
+
+def test_names_that_are_no_strings_become_json():
+    found = ra.calibration_error(
+        CASE.y, CASE.f, classes=np.arange(3), bandwidth=0.1, estimator="plugin"
+    )
+    assert json.loads(json.dumps(found.to_dict()))["classes"] == ["0", "1", "2"]
+
+
+def test_the_root():
+    found = result()
+    assert found.root == math.sqrt(found.value)
+    assert dataclasses.replace(found, value=-1e-4).root == 0
+
+
+def test_the_root_is_printed_for_l2_alone():
+    assert f"{result(loss='l2').root:.6f}" in str(result(loss="l2"))
+    assert "square root" not in str(result(loss="kl"))
+
+
+@pytest.mark.parametrize("notion", NOTIONS)
+def test_results_are_frozen(notion):
+    found = result(notion)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        found.value = 0.0
+
+
+def test_the_edge_is_printed():
+    at_edge = result("canonical", bandwidth="likelihood", candidates=[0.8, 0.9])
+    assert at_edge.search.at_edge
+    assert "at the edge of its range" in str(at_edge)
+    inside = result("canonical", bandwidth="risk-alignment", candidates=[1e-3, 0.05, 1.0])
+    assert not inside.search.at_edge
+    assert "edge" not in str(inside)
+    assert "risk-alignment" in str(inside)
+    assert "given" in str(result())
+
+
+def test_the_edge_of_some_classes_is_counted():
+    found = result("classwise", bandwidth="likelihood", candidates=[0.19, 0.2])
+    count = int(np.count_nonzero(found.search.at_edge))
+    assert count > 0
+    assert f"{count} at the edge of the range" in str(found)
+
+
+def test_the_worst_classes_are_listed():
+    case = ordinary(80, 12, seed=1)
+    names = [f"class {k}" for k in range(12)]
+    found = ra.calibration_error(
+        np.array(names)[case.y], case.f, classes=names, bandwidth=0.05, estimator="plugin"
+    )
+    text = str(found)
+    worst = np.argsort(-found.per_class)
+    listed = [text.find(f"{names[k]} ") for k in worst[:5]]
+    assert min(listed) > 0
+    assert listed == sorted(listed)
+    assert all(f"{names[k]} " not in text for k in worst[5:])
+    assert "5 of 12" in text
+
+
+def test_long_names_stay_within_the_width():
+    names = ["a name " * 30 + str(k) for k in range(3)]
+    found = ra.calibration_error(
+        CASE.y, CASE.f, bandwidth=0.05, estimator="plugin", classes=range(3)
+    )
+    found = dataclasses.replace(found, classes=tuple(names))
+    assert max(map(len, str(found).splitlines())) <= 100
+    assert "a name a name" in str(found)
+
+
+def test_overconfidence_is_told_in_words():
+    sharp = ra.datasets.temperature(2000, 3, t2=0.5, seed=0)
+    soft = ra.datasets.temperature(2000, 3, t2=2.0, seed=0)
+    options = {"notion": "canonical", "bandwidth": 0.05, "estimator": "plugin"}
+    over = ra.calibration_error(sharp.y_true, sharp.y_prob, **options)
+    under = ra.calibration_error(soft.y_true, soft.y_prob, **options)
+    assert over.overconfidence.top_label > 0.02
+    assert "over-confident" in str(over)
+    assert under.overconfidence.top_label < -0.02
+    assert "under-confident" in str(under)
+
+
+def test_the_repr_leaves_out_what_is_long():
+    assert len(repr(result())) < 1500
