@@ -2,7 +2,14 @@
 
 from riskalign import datasets
 from riskalign.bandwidth import BandwidthSearch
-from riskalign.baselines import AlwaysZero
+from riskalign.baselines import (
+    AlwaysZero,
+    EqualMassBins,
+    EqualWidthBins,
+    KernelRidge,
+    SimplexBins,
+    SmoothECE,
+)
 from riskalign.estimate import (
     ReliabilityCurve,
     calibration_error,
@@ -17,9 +24,14 @@ __all__ = [
     "AlwaysZero",
     "BandwidthSearch",
     "CalibrationResult",
+    "EqualMassBins",
+    "EqualWidthBins",
+    "KernelRidge",
     "KernelSmoother",
     "ProperLoss",
     "ReliabilityCurve",
+    "SimplexBins",
+    "SmoothECE",
     "calibration_error",
     "datasets",
     "reliability_curve",

@@ -73,12 +73,12 @@ def by_method(case: Case, method: Method) -> CalibrationResult:
         answers.append(replace(answer, conditional=None))  # R is kept once, in the result
         if answer.conditional is None:
             continue
+        if answer.conditional.ndim == 2:
+            conditional = answer.conditional
+            continue
         if conditional is None:
             conditional = np.empty((len(case.sample.labels), case.n_columns), order="F")
-        if answer.conditional.ndim == 1:
-            conditional[:, k] = answer.conditional
-        else:
-            conditional[...] = answer.conditional
+        conditional[:, k] = answer.conditional
     values = np.array([answer.value for answer in answers])
     R = conditional
     if conditional is not None and case.single:

@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+from riskalign.baselines.binning import EqualMassBins, EqualWidthBins
 from riskalign.baselines.null import AlwaysZero
+from riskalign.baselines.ridge import KernelRidge
+from riskalign.baselines.simplex import SimplexBins
+from riskalign.baselines.smooth_ece import SmoothECE
 from riskalign.losses import ProperLoss
 from riskalign.methods import KernelSmoother, Method
 
-__all__ = ["AlwaysZero", "check_scope"]
+__all__ = [
+    "AlwaysZero",
+    "EqualMassBins",
+    "EqualWidthBins",
+    "KernelRidge",
+    "SimplexBins",
+    "SmoothECE",
+    "check_scope",
+]
 
 EVERY: tuple[Method | KernelSmoother, ...] = (
     KernelSmoother(),
+    EqualWidthBins(15),
+    EqualMassBins(15),
+    SimplexBins(10),
+    KernelRidge(),
+    SmoothECE(),
     AlwaysZero(),
 )
 """One of each, to tell which methods serve a combination of notion and loss."""
