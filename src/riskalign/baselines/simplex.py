@@ -77,7 +77,7 @@ class SimplexBins:
     ...     data.y_true, data.y_prob, notion="canonical", method=ra.SimplexBins(15)
     ... )
     >>> result.note
-    'R is the label mean of the others in the cell; 4 of 500 samples have none'
+    'R is the label mean of the others in the cell; 48 of 500 samples have none'
     """
 
     n_bins: int
