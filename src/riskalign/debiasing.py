@@ -9,7 +9,7 @@ import numpy as np
 from riskalign.arrays import FloatArray
 from riskalign.bandwidth import BandwidthSearch
 from riskalign.composition import Case, overconfidence
-from riskalign.inference import Spread
+from riskalign.inference import Fit, around, standard_error
 from riskalign.residual import Debiased
 from riskalign.results import CalibrationResult
 
@@ -18,17 +18,15 @@ DEBIASED = "debiased"
 
 
 def by_residuals(
-    case: Case,
-    kernel: str,
-    estimates: Sequence[Debiased],
-    search: BandwidthSearch | None,
-    spread: Spread | None = None,
+    case: Case, fit: Fit, search: BandwidthSearch | None, confidence: float | None
 ) -> CalibrationResult:
-    """The result of debiased estimates, one a problem."""
+    """The result of debiased estimates, one a problem, and its interval if asked for."""
+    estimates = fit.estimates
     weights = case.sample.weights / case.sample.weights.sum()
     values = np.array([weights @ each.terms for each in estimates])
     value, risk = float(values.sum()), float(sum(weights @ each.risk for each in estimates))
     conditional = _columns([each.conditional for each in estimates])
+    error = None if confidence is None else standard_error([fit], [1.0])
     bandwidths = np.array([each.choice.bandwidth for each in estimates])
     return CalibrationResult(
         value=value,
@@ -43,13 +41,13 @@ def by_residuals(
         notion=case.notion,
         loss=case.loss.name,
         estimator=DEBIASED,
-        kernel=kernel,
+        kernel=fit.kernel.name,
         definition=case.over_problems(f"mean {case.divergence}"),
         classes=case.sample.classes,
         n_samples=len(weights),
-        standard_error=None if spread is None else spread.standard_error,
-        interval=None if spread is None else spread.interval,
-        confidence=None if spread is None else spread.confidence,
+        standard_error=error,
+        interval=None if error is None or confidence is None else around(value, error, confidence),
+        confidence=confidence,
     )
 
 

@@ -14,6 +14,7 @@ from riskalign.baselines import check_scope
 from riskalign.composition import Case, by_method, overconfidence
 from riskalign.debiasing import DEBIASED, by_residuals, found_by
 from riskalign.decomposition import ESTIMATORS, Terms, decompose
+from riskalign.inference import Fit
 from riskalign.kernels import KERNELS, Kernel
 from riskalign.losses import LOSSES, ProperLoss
 from riskalign.methods import Bandwidth, Candidates, KernelSmoother, Method, norm_of
@@ -56,7 +57,9 @@ def calibration_error(
     y_true : array-like of shape (n,) or (n, K)
         Labels: class numbers, names (with `classes`), or one-hot rows.
     y_prob : array-like of shape (n,) or (n, K)
-        Predictions: the probability of class 1, or of each class.
+        Predictions: the probability of class 1, or of each class. Rows may sum to one within
+        1e-3 and are used as given; where a problem is made from one probability, one that
+        rounding put above 1 counts as 1.
     notion : {"binary", "top-label", "classwise", "canonical"}, optional
         What must be calibrated: P(y = 1); the probability of the predicted class; each
         class's probability (the errors are summed); the whole vector. Default: "binary" for
@@ -520,7 +523,17 @@ def _debiased(
         debiased(case.problems, setup.kernel, engine, method.start, choices, candidates, progress)
     )
     search = search or found_by(estimates, case.notion == "classwise")
-    return by_residuals(case, setup.kernel.name, estimates, search)
+    fit = Fit(
+        case.sample,
+        case.notion,
+        case.loss,
+        case.problems,
+        estimates,
+        setup.kernel,
+        engine,
+        method.start,
+    )
+    return by_residuals(case, fit, search, confidence)
 
 
 def _definition(setup: _Setup, method: KernelSmoother) -> str:

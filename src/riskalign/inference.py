@@ -11,18 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from functools import cached_property
 
 import numpy as np
 from scipy.special import ndtri, softmax
 
-from riskalign.arrays import FloatArray, IntArray, floored_log, row_dot
+from riskalign.arrays import FloatArray, IntArray, LabelArray, floored_log, row_dot
 from riskalign.decomposition import risk_of
 from riskalign.kernels import Kernel
-from riskalign.losses import KL
+from riskalign.losses import KL, ProperLoss
 from riskalign.residual import (
     OFFSET,
     Choice,
+    Debiased,
     Valued,
     columns_of,
     onto_simplex,
@@ -31,8 +32,9 @@ from riskalign.residual import (
     spread,
     squared_weights,
     temperature_exponents,
+    values_of,
 )
-from riskalign.sample import Problem, Sample
+from riskalign.sample import Problem, Sample, reduce
 from riskalign.smoothing import choose_smoother
 
 NULL_DRAWS = 40
@@ -49,30 +51,24 @@ COLUMNS = 256
 """Columns of values that are smoothed at once."""
 
 
-@dataclass(frozen=True)
-class Spread:
-    """Standard error and interval of a value.
-
-    Attributes
-    ----------
-    standard_error : the root of both parts of the variance
-    interval : value +- z standard errors, cut at 0
-    confidence : the interval's level
-    """
-
-    standard_error: float
-    interval: tuple[float, float]
-    confidence: float
-
-
-def draw_labels(g: FloatArray, n_draws: int, seed: int) -> IntArray:
+def draw_labels(g: FloatArray, n_draws: int, generator: np.random.Generator) -> IntArray:
     """Label sets drawn from rows of g, ``(n, B)``."""
     cumulated = np.cumsum(g, axis=1)[:, :-1]  # (n, K-1)
-    uniform = np.random.default_rng(seed).random((len(g), n_draws))
+    uniform = generator.random((len(g), n_draws))
     labels = np.zeros(uniform.shape, dtype=np.intp)
-    for k in range(cumulated.shape[1]):
-        labels += uniform > cumulated[:, k : k + 1]
+    for column in cumulated.T:
+        labels += uniform > column[:, None]
     return labels
+
+
+def outcomes_of(
+    sample: Sample, notion: str, loss: ProperLoss, labels: IntArray
+) -> list[LabelArray]:
+    """Label sets ``(n, B)`` as each problem of a notion sees them."""
+    sets = [reduce(replace(sample, labels=column), notion, loss) for column in labels.T]
+    return [
+        np.stack([problems[k].labels for problems in sets], axis=1) for k in range(len(sets[0]))
+    ]
 
 
 @dataclass(frozen=True)
@@ -84,7 +80,7 @@ class NullWorld:
     problems : the model's, whose kernels see its own predictions
     truths : (n, K) each, what the labels of each problem are drawn from
     choices : bandwidth and coordinates of each problem
-    start : whether a temperature is fitted to each label set
+    start : "temperature" fits a temperature to each label set
     """
 
     problems: Sequence[Problem]
@@ -94,46 +90,46 @@ class NullWorld:
     engine: str
     start: str
 
-    def terms(self, outcomes: Sequence[IntArray]) -> FloatArray:
+    @cached_property
+    def _located(self) -> list[Valued]:
+        return [
+            Valued.of(problem, choice.flattening, np.empty((len(problem.labels), 0)))
+            for problem, choice in zip(self.problems, self.choices, strict=True)
+        ]
+
+    @cached_property
+    def _shares(self) -> list[FloatArray]:
+        requests = [(k, choice.bandwidth) for k, choice in enumerate(self.choices)]
+        return squared_weights(self._located, requests, self.kernel, self.engine)
+
+    def terms(self, outcomes: Sequence[LabelArray]) -> FloatArray:
         """Terms of the debiased estimate for label sets, summed over problems, ``(n, B)``.
 
         `outcomes` holds the labels ``(n, B)`` of each problem.
         """
         total = np.zeros(outcomes[0].shape)
-        for problem, g, choice, labels in zip(
-            self.problems, self.truths, self.choices, outcomes, strict=True
-        ):
-            located = Valued.of(problem, choice.flattening, np.empty((len(g), 0)))
-            (s,) = squared_weights([located], [(0, choice.bandwidth)], self.kernel, self.engine)
-            step = max(1, COLUMNS // (1 if problem.predictions.ndim == 1 else problem.n_classes))
-            edges = [*range(0, labels.shape[1], step), labels.shape[1]]
-            for a, b in pairwise(edges):
-                total[:, a:b] += self._of_problem(problem, located, g, choice, labels[:, a:b], s)
+        for k, labels in enumerate(outcomes):
+            width = 1 if self.problems[k].predictions.ndim == 1 else self.problems[k].n_classes
+            step = max(1, COLUMNS // width)
+            for first in range(0, labels.shape[1], step):
+                sets = slice(first, first + step)
+                total[:, sets] += self._of_problem(k, labels[:, sets])
         return total
 
-    def _of_problem(
-        self,
-        problem: Problem,
-        located: Valued,
-        g: FloatArray,
-        choice: Choice,
-        labels: IntArray,
-        s: FloatArray,
-    ) -> FloatArray:
-        """Terms of one problem, ``(n, B)``: smooth all label sets together."""
-        sets = [replace(problem, labels=column) for column in labels.T]
+    def _of_problem(self, k: int, labels: LabelArray) -> FloatArray:
+        """Terms of one problem, ``(n, B)``: all label sets are smoothed together."""
+        g, s = self.truths[k], self._shares[k]
+        sets = [replace(self.problems[k], labels=column) for column in labels.T]
         starts = [self._start(drawn, g) for drawn in sets]
         residuals = [
             columns_of(drawn, drawn.one_hot() - start)
             for drawn, start in zip(sets, starts, strict=True)
         ]
-        values = np.concatenate(residuals, axis=1) + OFFSET  # (n, B d)
-        smoothed = self._smooth(replace(located, values=values), choice.bandwidth)
-        width = residuals[0].shape[1]
+        smoothed = self._smooth(k, np.concatenate(residuals, axis=1))  # (n, B d)
+        parts = np.split(smoothed, len(sets), axis=1)
         terms = np.empty(labels.shape)
-        for b, (drawn, start) in enumerate(zip(sets, starts, strict=True)):
-            q = spread(drawn, smoothed[:, b * width : (b + 1) * width])
-            R = onto_simplex(start, q)
+        for b, (drawn, start, part) in enumerate(zip(sets, starts, parts, strict=True)):
+            R = onto_simplex(start, spread(drawn, part))
             refinement = second_order(drawn.loss, drawn.labels, drawn.one_hot(), R, s)
             terms[:, b] = risk_of(drawn.loss, drawn.labels, g) - refinement
         return terms
@@ -151,60 +147,106 @@ class NullWorld:
         tilt = (score.sum() - score) / information
         return softmax(floored_log(g) + tilt[:, None] * z, axis=1)
 
-    def _smooth(self, located: Valued, bandwidth: float) -> FloatArray:
-        smoother = choose_smoother([located], self.kernel, self.engine, _values)
-        result = np.empty_like(located.values)
-        request = [(0, bandwidth)]
+    def _smooth(self, k: int, residuals: FloatArray) -> FloatArray:
+        located = replace(self._located[k], values=residuals + OFFSET)
+        smoother = choose_smoother([located], self.kernel, self.engine, values_of)
+        result = np.empty_like(residuals)
+        request = [(0, self.choices[k].bandwidth)]
         for _, rows, mean in smoother.each(request, lambda k, rows, average: average.mean):
             result[rows] = mean - OFFSET
         return result
 
 
-def _values(problem: Problem) -> FloatArray:
-    assert isinstance(problem, Valued)
-    return problem.values
+@dataclass(frozen=True)
+class Fit:
+    """A model with its debiased estimates: what intervals and comparisons start from."""
+
+    sample: Sample
+    notion: str
+    loss: ProperLoss
+    problems: Sequence[Problem]
+    estimates: Sequence[Debiased]
+    kernel: Kernel
+    engine: str
+    start: str
+
+    @property
+    def terms(self) -> FloatArray:
+        """Terms summed over problems, ``(n,)``."""
+        total: FloatArray = np.sum([each.terms for each in self.estimates], axis=0)
+        return total
+
+    @property
+    def fitted(self) -> FloatArray:
+        """The whole predictions at their start, ``(n, K)``."""
+        sample = self.sample
+        if self.start == "identity":
+            return sample.probabilities
+        whole = Problem("all", sample.probabilities, sample.labels, sample.weights, KL)
+        return powered(whole.points, float(np.median(temperature_exponents(whole))))
+
+    def null_terms(self, truth: FloatArray, labels: IntArray, rows: IntArray) -> FloatArray:
+        """Terms of label sets drawn from a truth ``(m, K)`` at some rows, ``(m, B)``."""
+        part = replace(
+            self.sample,
+            probabilities=truth,
+            labels=self.sample.labels[rows],
+            weights=self.sample.weights[rows],
+        )
+        world = NullWorld(
+            [problem.take(rows) for problem in self.problems],
+            [problem.points for problem in reduce(part, self.notion, self.loss)],
+            [each.choice for each in self.estimates],
+            self.kernel,
+            self.engine,
+            self.start,
+        )
+        return world.terms(outcomes_of(part, self.notion, self.loss, labels))
 
 
-def standard_error(terms: FloatArray, weights: FloatArray, null: FloatArray, scale: float) -> float:
-    """The root of both parts of the variance of a weighted mean of terms.
+def standard_error(fits: Sequence[Fit], signs: Sequence[float]) -> float:
+    """Of the signed sum of estimates of models on the same samples: one, or a difference.
 
-    Parameters
-    ----------
-    terms : (n,), of the data
-    weights : (n,), sum to one
-    null : (m, B), terms of label sets drawn from the model
-    scale : (m / n)^2
+    Labels are drawn from the mean of the models' starts, so that models that err together
+    in the data err together in the null world.
     """
-    share = np.full(len(null), 1 / len(null))
-    contained = float(np.mean([_variance(column, share) for column in null.T]))
-    noise = float(np.var(null.mean(axis=0), ddof=1))
+    weights = fits[0].sample.weights
+    n, n_classes = fits[0].sample.probabilities.shape
+    single = fits[0].problems[0].predictions.ndim == 1
+    rows = _null_rows(n, len(fits[0].problems) if single else n_classes)
+    truth: FloatArray = np.mean([fit.fitted[rows] for fit in fits], axis=0)
+    labels = draw_labels(truth, NULL_DRAWS, np.random.default_rng(0))
+    null: FloatArray = np.sum(
+        [sign * fit.null_terms(truth, labels, rows) for fit, sign in zip(fits, signs, strict=True)],
+        axis=0,
+    )
+    terms: FloatArray = np.sum(
+        [sign * fit.terms for fit, sign in zip(fits, signs, strict=True)], axis=0
+    )
+    scale = (len(rows) / n) ** 2
+    contained = float(np.mean([_variance(column, weights[rows]) for column in null.T]))
+    noise = float(np.var(weights[rows] @ null / weights[rows].sum(), ddof=1))
     own = max(_variance(terms, weights) - contained * scale, 0.0)
     return float(np.sqrt(own + noise * scale))
 
 
 def _variance(terms: FloatArray, weights: FloatArray) -> float:
     """Variance of the weighted mean of independent terms."""
-    deviation = terms - weights @ terms
-    return float(weights**2 @ deviation**2) * len(terms) / max(len(terms) - 1, 1)
+    share = weights / weights.sum()
+    deviation = terms - share @ terms
+    return float(share**2 @ deviation**2) * len(terms) / max(len(terms) - 1, 1)
 
 
-def around(value: float, error: float, confidence: float) -> Spread:
-    """The interval of an error that cannot be negative."""
-    reach = float(ndtri((1 + confidence) / 2)) * error
-    return Spread(error, (max(value - reach, 0.0), max(value + reach, 0.0)), confidence)
-
-
-def null_rows(n: int, n_columns: int) -> IntArray:
+def _null_rows(n: int, n_columns: int) -> IntArray:
     """Rows that show the null variance."""
-    m = int(min(n, NULL_ROWS, max(200.0, (NULL_SUMS / (NULL_DRAWS * n_columns)) ** 0.5)))
+    affordable = (NULL_SUMS / (NULL_DRAWS * n_columns)) ** 0.5
+    m = int(min(n, NULL_ROWS, max(200.0, affordable)))
     if m == n:
         return np.arange(n)
     return np.sort(np.random.default_rng(0).choice(n, m, replace=False))
 
 
-def fitted(sample: Sample, start: str) -> FloatArray:
-    """The whole predictions at their start, from which label sets are drawn, ``(n, K)``."""
-    if start == "identity":
-        return sample.probabilities
-    whole = Problem("all", sample.probabilities, sample.labels, sample.weights, KL)
-    return powered(sample.probabilities, float(np.median(temperature_exponents(whole))))
+def around(value: float, error: float, confidence: float) -> tuple[float, float]:
+    """The interval of an error that cannot be negative: value +- z standard errors, cut at 0."""
+    reach = float(ndtri((1 + confidence) / 2)) * error
+    return max(value - reach, 0.0), max(value + reach, 0.0)

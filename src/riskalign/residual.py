@@ -221,7 +221,8 @@ def _valued(problem: Problem, start: FloatArray, flattening: float) -> Valued:
     return Valued.of(problem, flattening, residuals + OFFSET)
 
 
-def _values(problem: Problem) -> FloatArray:
+def values_of(problem: Problem) -> FloatArray:
+    """What a valued problem carries."""
     assert isinstance(problem, Valued)
     return problem.values
 
@@ -229,7 +230,7 @@ def _values(problem: Problem) -> FloatArray:
 def _left_out_risk(rows: Problem, average: Average) -> FloatArray:
     """<y, l(R)>; the start is read off the residuals."""
     y = rows.one_hot()
-    start = y - spread(rows, _values(rows) - OFFSET)
+    start = y - spread(rows, values_of(rows) - OFFSET)
     R = onto_simplex(start, spread(rows, average.mean - OFFSET))
     return risk_of(rows.loss, rows.labels, R)
 
@@ -248,7 +249,7 @@ def _choose(
         for flattening in FLATTENINGS
         for problem, start in zip(batch, starts, strict=True)
     ]
-    smoother = choose_smoother(valued, kernel, engine, _values)
+    smoother = choose_smoother(valued, kernel, engine, values_of)
     search = _ResidualSearch(valued, smoother, kernel, _left_out_risk, progress)
     curves = search.octaves() if candidates is None else search.over(candidates)
     choices = []
@@ -294,7 +295,7 @@ def _estimates(
     requests = [(k, choice.bandwidth) for k, choice in enumerate(choices)]
     shares = squared_weights(valued, requests, kernel, engine)
     smoothed = [np.empty_like(start) for start in starts]
-    smoother = choose_smoother(valued, kernel, engine, _values)
+    smoother = choose_smoother(valued, kernel, engine, values_of)
     for k, rows, mean in smoother.each(requests, lambda k, rows, average: average.mean):
         smoothed[k][rows] = spread(batch[k], mean - OFFSET)
     for problem, start, q, s, choice in zip(batch, starts, smoothed, shares, choices, strict=True):
