@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from scipy.special import expit, softmax
+from scipy.special import expit
 
 from riskalign.arrays import FloatArray, IntArray
 from riskalign.decomposition import decompose
@@ -26,6 +26,7 @@ from riskalign.sample import Problem, Sample, reduce
 from riskalign.smoothing import Average, Smoother
 from riskalign.smoothing.dense import DenseSmoother
 from riskalign.smoothing.grid import GridSmoother
+from riskalign.validation import as_sample
 
 BANDWIDTHS = (1e-4, 1e-3, 1e-2, 0.1)
 ROWS = 400
@@ -127,17 +128,13 @@ def files(folder: Path) -> Iterator[tuple[str, list[str], Sample]]:
         with np.load(path, allow_pickle=False) as data:
             labels = data["labels"].astype(np.intp)
             if "confidence" in data:
-                p, right = data["confidence"].astype(float), (data["pred"] == labels).astype(int)
-                sample = Sample(np.stack([1 - p, p], 1), right, np.ones(len(p)), ("0", "1"))
-                yield path.stem, ["binary"], sample
+                right = data["pred"] == labels
+                yield path.stem, ["binary"], as_sample(right, data["confidence"])
                 continue
-            if "probs" in data:
-                f = data["probs"].astype(float)
-            else:
-                f = softmax(data["logits"].astype(float), axis=1)
-        names = tuple(str(k) for k in range(f.shape[1]))
-        notions = ["classwise", "top-label"] + (["canonical"] if f.shape[1] <= 100 else [])
-        yield path.stem, notions, Sample(f, labels, np.ones(len(f)), names)
+            logits = "logits" in data
+            sample = as_sample(labels, data["logits" if logits else "probs"], from_logits=logits)
+        canonical = ["canonical"] if len(sample.classes) <= 100 else []
+        yield path.stem, ["classwise", "top-label", *canonical], sample
 
 
 def report(rows: list[Row]) -> str:

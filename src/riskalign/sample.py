@@ -79,14 +79,19 @@ def on_simplex(predictions: FloatArray) -> FloatArray:
     return predictions
 
 
+def _alone(p: FloatArray) -> FloatArray:
+    """A probability without its row: above one by rounding it has no complement, and is one."""
+    return np.minimum(p, 1.0) if (p > 1.0).any() else p
+
+
 def _binary(sample: Sample, loss: ProperLoss) -> list[Problem]:
-    p, name = sample.probabilities[:, 1], sample.classes[1]
+    p, name = _alone(sample.probabilities[:, 1]), sample.classes[1]
     return [Problem(name, p, sample.labels, sample.weights, loss.binary)]
 
 
 def _top_label(sample: Sample, loss: ProperLoss) -> list[Problem]:
     top = np.argmax(sample.probabilities, axis=1)
-    p = np.take_along_axis(sample.probabilities, top[:, None], axis=1)[:, 0]
+    p = _alone(np.take_along_axis(sample.probabilities, top[:, None], axis=1)[:, 0])
     right = (top == sample.labels).astype(np.int8)
     return [Problem("top label", p, right, sample.weights, loss.binary)]
 
@@ -95,7 +100,7 @@ def _classwise(sample: Sample, loss: ProperLoss) -> list[Problem]:
     return [
         Problem(
             name,
-            sample.probabilities[:, k],
+            _alone(sample.probabilities[:, k]),
             (sample.labels == k).astype(np.int8),  # K arrays of n: a byte each
             sample.weights,
             loss.binary,

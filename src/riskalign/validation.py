@@ -13,10 +13,8 @@ from riskalign.arrays import FloatArray, IntArray
 from riskalign.sample import Sample
 
 ROW_SUM_TOLERANCE = 1e-3
-"""How far from one a row of probabilities may sum: half-precision files reach 4e-4."""
-
-RANGE_TOLERANCE = 1e-6
-"""How far above 1 a probability may lie: rounding in float32 reaches 1e-7."""
+"""How far from one a row of probabilities may sum (half-precision files reach 4e-4), and how
+far above one a probability may lie (fastText's reach 2e-5)."""
 
 
 def one_of(name: str, value: object, known: Iterable[str]) -> str:
@@ -166,7 +164,7 @@ def _reject_nan(scores: FloatArray) -> None:
 def _probabilities(scores: FloatArray, normalize: bool) -> FloatArray:
     _reject_nan(scores)
     low, high = float(scores.min()), float(scores.max())
-    if low < 0 or (high > 1 + RANGE_TOLERANCE and not normalize):
+    if low < 0 or (high > 1 + ROW_SUM_TOLERANCE and not normalize):
         raise ValueError(
             f"`y_prob` must lie in [0, 1]; found values from {low:.4g} to {high:.4g}. Pass "
             "`from_logits=True` for logits, `normalize=True` to rescale counts or votes."

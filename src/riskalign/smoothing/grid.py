@@ -44,40 +44,48 @@ class GridSmoother:
         self._kernel = kernel
         self._values = values
         self._resolution = kernel.bandwidth_range(2)[0]
-        self._tables = self._spread()
+        self._tables: list[MassTable] = []
+        self._ranges: list[tuple[FloatArray, FloatArray]] = []
+        self._spread()
         # Rows come problem by problem: few need to be in order at the same time.
         self._neighbours = lru_cache(maxsize=4)(self._in_order)
         self._kept: dict[tuple[int, int, int], csr_array] = {}
-        self._totals = [problem.weights.sum() for problem in problems]
+        self._totals = [float(problem.weights.sum()) for problem in problems]
         self._keeps = sum(len(problem.labels) for problem in problems) <= KEPT
 
-    def _spread(self) -> list[MassTable]:
+    def _spread(self) -> None:
+        """Masses of every problem, and the range of what is averaged."""
         tasks = [
             (number, start)
             for number, problem in enumerate(self._problems)
             for start in range(0, len(problem.labels), CHUNK)
         ]
 
-        def chunk(task: tuple[int, int]) -> MassTable:
+        def chunk(task: tuple[int, int]) -> tuple[MassTable, FloatArray]:
             number, start = task
             rows = np.arange(start, min(start + CHUNK, len(self._problems[number].labels)))
-            columns = self._columns(number, rows)
+            columns, values = self._columns(number, rows)
             table = MassTable.empty(self._kernel, self._resolution, len(columns))
-            return table.add(self._positions(number, rows), columns.T)
+            extremes = np.array([values.min(axis=0), values.max(axis=0)])  # (2, d)
+            return table.add(self._positions(number, rows), columns.T), extremes
 
-        tables: dict[int, MassTable] = {}
-        for (number, _), table in zip(tasks, ordered_map(chunk, tasks), strict=True):
-            tables[number] = tables[number].merge(table) if number in tables else table
-        return [tables[number] for number in range(len(self._problems))]
+        for (number, _), (table, (low, high)) in zip(tasks, ordered_map(chunk, tasks), strict=True):
+            if number == len(self._tables):
+                self._tables.append(table)
+                self._ranges.append((low, high))
+                continue
+            self._tables[number] = self._tables[number].merge(table)
+            known = self._ranges[number]
+            self._ranges[number] = (np.minimum(known[0], low), np.maximum(known[1], high))
 
     def _in_order(self, number: int) -> Neighbours:
         return Neighbours(self._problems[number], self._kernel, self._values)
 
-    def _columns(self, number: int, rows: IntArray) -> FloatArray:
-        """Weighted values and, last, the weights themselves, (d+1, b)."""
+    def _columns(self, number: int, rows: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Weighted values and, last, the weights, (d+1, b); and the values themselves, (b, d)."""
         part = self._problems[number].take(rows)
-        values = self._values(part).T
-        return np.concatenate([values, np.ones((1, len(rows)))]) * part.weights
+        values = self._values(part)
+        return np.concatenate([values.T, np.ones((1, len(rows)))]) * part.weights, values
 
     def each(
         self,
@@ -115,7 +123,7 @@ class GridSmoother:
 
         def chunk(task: tuple[int, IntArray]) -> list[T]:
             number, own = task
-            weights, columns = self._interpolation(number, own), self._columns(number, own)
+            weights, (columns, _) = self._interpolation(number, own), self._columns(number, own)
             results = []
             for i in by_problem[number]:
                 average = self._leave_out(wanted[i], own, columns, weights, sums[i])
@@ -127,12 +135,13 @@ class GridSmoother:
                 yield i, own, result
 
     def _interpolation(self, number: int, rows: IntArray) -> csr_array:
-        """Interpolation weights of some rows; kept for small batches."""
+        """Interpolation weights of some rows; those of all rows are kept for small batches."""
         key = (number, int(rows[0]), len(rows))
-        if key in self._kept:
+        consecutive = len(rows) == rows[-1] - rows[0] + 1
+        if consecutive and key in self._kept:
             return self._kept[key]
         made = self._tables[number].nodes.weights(self._positions(number, rows))
-        if self._keeps and len(rows) == rows[-1] - rows[0] + 1:  # a chunk of all rows
+        if consecutive and self._keeps:
             self._kept[key] = made
         return made
 
@@ -175,8 +184,7 @@ class GridSmoother:
         rest = np.array(interpolated[:-1]) - own
         isolated = np.logical_or.reduce(np.abs(rest) < ISOLATED * np.abs(own))
         # A light sample is as isolated as one of mean weight would be in its place.
-        mean_weight = self._totals[number] / len(self._problems[number].labels)
-        isolated |= rest[-1] < ISOLATED * mean_weight * interpolated[-1]
+        isolated |= rest[-1] < ISOLATED * self._mean_weight(number) * interpolated[-1]
         with np.errstate(divide="ignore", invalid="ignore"):  # isolated rows are replaced
             mean = (rest[:-1] / rest[-1]).T  # (b, d)
             log_density = np.log(rest[-1])
@@ -185,8 +193,28 @@ class GridSmoother:
         if isolated.any():
             exact = self._neighbours(number).averages(h, rows[isolated])
             mean[isolated], log_density[isolated] = exact.mean, exact.log_density
-        return Average(mean, log_density)
+        return Average(self._within(number, mean), log_density)
 
     def at(self, request: Request, points: FloatArray) -> Average:
-        """See `Smoother.at`."""
-        return DenseSmoother(self._problems, self._kernel, self._values).at(request, points)
+        """See `Smoother.at`; points far from all samples, and narrow kernels, exactly."""
+        number, h = request
+        dense = DenseSmoother(self._problems, self._kernel, self._values)
+        if h < self._resolution:
+            return dense.at(request, points)
+        weights = self._tables[number].nodes.weights(points[:, 1])
+        *sums, own = (weights @ column for column in self._node_sums({0: request})[0])
+        isolated = sums[-1] < ISOLATED * self._mean_weight(number) * own
+        with np.errstate(divide="ignore", invalid="ignore"):  # isolated points are replaced
+            mean = (np.array(sums[:-1]) / sums[-1]).T
+            log_density = np.log(sums[-1]) - np.log(self._totals[number])
+        if isolated.any():
+            exact = dense.at(request, points[isolated])
+            mean[isolated], log_density[isolated] = exact.mean, exact.log_density
+        return Average(self._within(number, mean), log_density)
+
+    def _mean_weight(self, number: int) -> float:
+        return self._totals[number] / len(self._problems[number].labels)
+
+    def _within(self, number: int, mean: FloatArray) -> FloatArray:
+        """Averages kept within the range of their values, which interpolation may leave by 1e-9."""
+        return np.clip(mean, *self._ranges[number], out=mean)
