@@ -176,6 +176,7 @@ class KernelSmoother:
                 f"`norm={self.norm!r}` is of R - f itself and takes no estimator; found "
                 f"estimator={self.estimator!r}. Leave out one of the two."
             )
+        object.__setattr__(self, "estimator", "plugin")  # whose R smooths labels
 
     def changed(self, *names: str) -> list[str]:
         """Those options, of some or of all, that differ from their defaults."""

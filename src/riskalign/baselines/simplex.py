@@ -37,17 +37,20 @@ def leave_one_out(problem: Problem, cell: IntArray) -> FloatArray:
     mass = sum_by(cell, w, n_cells)[cell]
     companions = sum_by(cell, (w > 0).astype(np.float64), n_cells)[cell] - (w > 0)
     shared = np.flatnonzero((companions > 0) & (mass - w > ROUNDING * mass))
-    _, own = np.unique(cell[shared], return_inverse=True)  # shared cells alone need sums
-    labels, weights = problem.labels[shared], w[shared]
-    sums = sum_by(own * n_classes + labels, weights, (own.max(initial=-1) + 1) * n_classes)
+    wanted = np.zeros(n_cells, dtype=bool)
+    wanted[cell[shared]] = True
+    row: IntArray = np.cumsum(wanted, dtype=np.intp) - 1  # sums of shared cells alone
+    inside = wanted[cell]
+    places = row[cell[inside]] * n_classes + problem.labels[inside]
+    sums = sum_by(places, w[inside], int(row[-1] + 1) * n_classes)
     sums = sums.reshape(-1, n_classes)
     R = np.full((len(w), n_classes), np.nan)
     for start in range(0, len(shared), CHUNK):
-        part = slice(start, start + CHUNK)
-        others = sums[own[part]]  # (b, K)
-        others[np.arange(len(others)), labels[part]] -= weights[part]
+        rows = shared[start : start + CHUNK]
+        others = sums[row[cell[rows]]]  # (b, K)
+        others[np.arange(len(rows)), problem.labels[rows]] -= w[rows]
         others = np.maximum(others, 0.0)  # unequal weights may leave -1e-17 instead of 0
-        R[shared[part]] = others / others.sum(axis=1, keepdims=True)
+        R[rows] = others / others.sum(axis=1, keepdims=True)
     return R
 
 
