@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -147,6 +147,13 @@ STEP = 0.01
 """Resolution of the continuous search in log h: classes that agree to a percent share a
 bandwidth, and with it the kernel matrix."""
 
+INDISTINCT = 3e-7
+"""Relative difference of objectives that the fast engines do not resolve: they err by 1e-7."""
+
+FEW, AFFORDABLE = 5, 20_000
+"""Candidates, and samples, up to which exact sums decide between close objectives. Beyond,
+the fast engine's order stands."""
+
 TIED = 1e-12
 """Difference below which two objectives are equal, relative to their size and per unit of
 weight: the rounding of the sums. A class without positives has nothing but rounding."""
@@ -154,18 +161,33 @@ weight: the rounding of the sums. A class without positives has nothing but roun
 
 @dataclass(frozen=True)
 class Search:
-    """Minimises a criterion over bandwidths, for all problems of a smoother at once."""
+    """Minimises a criterion over bandwidths, for all problems of a smoother at once.
+
+    `exact`, where given, is a smoother in float64 that decides between candidates which the
+    fast one cannot tell apart.
+    """
 
     problems: Sequence[Problem]
     smoother: Smoother
     kernel: Kernel
     criterion: Criterion
     progress: bool | None = None
+    exact: Smoother | None = None
 
     def over(self, candidates: FloatArray) -> list[Curve]:
         """The exact minimum over candidates ``(H,)``."""
         requests = [(k, h) for k in range(len(self.problems)) for h in candidates.tolist()]
         totals = self._totals(requests).reshape(len(self.problems), len(candidates))
+        for k, problem in enumerate(self.problems):
+            lowest = totals[k].min()
+            close = np.flatnonzero(totals[k] <= lowest + INDISTINCT * abs(lowest))
+            if (
+                self.exact is not None
+                and 1 < len(close) <= FEW
+                and len(problem.labels) <= AFFORDABLE
+            ):
+                wanted = [(k, h) for h in candidates[close].tolist()]
+                totals[k, close] = replace(self, smoother=self.exact)._totals(wanted)
         return [
             _curve(problem, candidates, objective)
             for problem, objective in zip(self.problems, totals, strict=True)
@@ -205,8 +227,8 @@ class Search:
         totals = np.zeros(len(requests))
         seen = len(self.problems[0].labels) if rows is None else len(rows)
         tiles = self.smoother.each(requests, summed, rows)
-        rounds = len(requests)
-        for i, _, total in track(tiles, rounds, "bandwidth", self.progress):
+        steps = ((len(tile), (i, total)) for i, tile, total in tiles)
+        for i, total in track(steps, seen * len(requests), "bandwidth", self.progress):
             totals[i] += total
         return totals * (len(self.problems[0].labels) / seen)
 

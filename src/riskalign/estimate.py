@@ -298,6 +298,7 @@ class _Setup(Case):
 
     kernel: Kernel
     smoother: Smoother
+    exact: Smoother | None
     progress: bool | None
 
     def shown_bandwidth(self, bandwidths: FloatArray) -> float | FloatArray:
@@ -351,7 +352,8 @@ def _case(sample: Sample, notion: str, loss: str | ProperLoss) -> Case:
 def _setup(case: Case, kernel: str, engine: str, progress: bool | None) -> _Setup:
     chosen = KERNELS[one_of("kernel", kernel, KERNELS)]
     smoother = choose_smoother(case.problems, chosen, one_of("engine", engine, ENGINES))
-    return _Setup(**vars(case), kernel=chosen, smoother=smoother, progress=progress)
+    exact = None if engine == "exact" else choose_smoother(case.problems, chosen, "exact")
+    return _Setup(**vars(case), kernel=chosen, smoother=smoother, exact=exact, progress=progress)
 
 
 def _grid_points(grid: object, setup: _Setup) -> FloatArray:
@@ -428,6 +430,7 @@ def _search(setup: _Setup, criterion: str, candidates: Candidates, power: float)
         setup.kernel,
         CRITERIA[criterion](float(power)),
         setup.progress,
+        setup.exact,
     )
     if candidates is None:
         curves = search.continuous()

@@ -9,14 +9,17 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def track(steps: Iterable[T], total: int, description: str, progress: bool | None) -> Iterator[T]:
-    """The steps as they come, with a bar if asked for (or, by default, on a terminal).
+def track(
+    steps: Iterable[tuple[int, T]], total: int, description: str, progress: bool | None
+) -> Iterator[T]:
+    """The results of steps as they come, with a bar if asked for (by default on a terminal).
 
-    The bar is tqdm's. Without tqdm none is shown, unless `progress=True` asked for it.
+    A step is (its part of the total, its result). The bar is tqdm's; without tqdm none is
+    shown, unless `progress=True` asked for it.
     """
     wanted = sys.stderr.isatty() if progress is None else progress
     if not wanted:
-        yield from steps
+        yield from (result for _, result in steps)
         return
     try:
         from tqdm import tqdm
@@ -25,10 +28,10 @@ def track(steps: Iterable[T], total: int, description: str, progress: bool | Non
             raise ImportError(
                 "`progress=True` needs tqdm: pip install 'riskalign[progress]'."
             ) from None
-        yield from steps
+        yield from (result for _, result in steps)
         return
     # A second of silence first: short work needs no bar.
     with tqdm(total=total, desc=description, delay=1.0, leave=False, file=sys.stderr) as bar:
-        for step in steps:
-            yield step
-            bar.update()
+        for part, result in steps:
+            yield result
+            bar.update(part)
