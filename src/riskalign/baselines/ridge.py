@@ -26,9 +26,6 @@ TEST = -1
 ACCURACY = 1e-12
 """Largest error of a kernel entry (they are at most 1) in the low-rank form."""
 
-TILE = 2_000_000
-"""Pairs whose risk is computed at once."""
-
 
 def split(n: int, folds: int, seed: int) -> IntArray:
     """The part of each sample: `TEST` for a fifth, a fold's number for the others."""
@@ -122,14 +119,14 @@ class Fit:
 
 def pair_risk(d: FloatArray, left: FloatArray, right: FloatArray) -> float:
     """The mean of (<d_i, d_j> - h_ij)^2 over pairs i != j, with h = left right^T."""
-    v, total = len(d), 0.0
-    step = max(1, TILE // v)
-    for start in range(0, v, step):
-        rows = np.arange(start, min(start + step, v))
-        gap = d[rows] @ d.T - left[rows] @ right.T
-        gap[np.arange(len(rows)), rows] = 0.0
-        total += float(np.vdot(gap, gap))
-    return total / (v * (v - 1))
+    v = len(d)
+    if left.shape[1] < v:  # |D D^T - L R^T|^2 from small matrices
+        total = np.sum((d.T @ d) ** 2) - 2 * np.sum((d.T @ left) * (d.T @ right))
+        total += np.sum((left.T @ left) * (right.T @ right))
+    else:
+        total = np.sum((d @ d.T - left @ right.T) ** 2)
+    same = np.sum((np.sum(d * d, axis=1) - np.sum(left * right, axis=1)) ** 2)  # i = j
+    return float(total - same) / (v * (v - 1))
 
 
 def estimate_on(
