@@ -139,11 +139,23 @@ def test_a_thousand_classes_equal_the_oracle():
     case = ordinary(8, 1000, seed=5, sharpness=3)
     for notion in ("top-label", "canonical"):
         result = ra.calibration_error(
-            case.y, case.f, notion=notion, loss="kl", bandwidth=0.01, engine="exact"
+            case.y,
+            case.f,
+            notion=notion,
+            loss="kl",
+            estimator="plugin",
+            bandwidth=0.01,
+            engine="exact",
         )
         assert_equals_oracle(result, case, notion, "kl", "dirichlet", [0.01])
     result = ra.calibration_error(
-        case.y, case.f, notion="classwise", loss="l2", bandwidth=0.01, engine="exact"
+        case.y,
+        case.f,
+        notion="classwise",
+        loss="l2",
+        estimator="variational",
+        bandwidth=0.01,
+        engine="exact",
     )
     assert_equals_oracle(result, case, "classwise", "l2", "dirichlet", [0.01] * 1000)
 
@@ -195,7 +207,13 @@ def test_overconfidence_is_the_mean_of_f_minus_R(notion):
     case = SAMPLES[2] if notion == "binary" else SAMPLES[3]
     weights = np.linspace(0.5, 2, len(case.y))
     result = ra.calibration_error(
-        case.y, case.f, notion=notion, bandwidth=0.05, sample_weight=weights, engine="exact"
+        case.y,
+        case.f,
+        notion=notion,
+        estimator="plugin",
+        bandwidth=0.05,
+        sample_weight=weights,
+        engine="exact",
     )
     y, f, _ = case.plain
     w = [x / math.fsum(weights) for x in weights]
@@ -368,7 +386,12 @@ def test_plugin_and_refinement_add_up_to_the_reconstructed_risk(case, kernel, h,
 def test_scaling_the_weights_changes_nothing_but_the_objective():
     case = ordinary(15, 3, seed=4)
     weights = np.linspace(0.1, 3, 15)
-    options = {"notion": "classwise", "bandwidth": "likelihood", "candidates": [0.01, 0.1]}
+    options = {
+        "notion": "classwise",
+        "estimator": "cross",
+        "bandwidth": "likelihood",
+        "candidates": [0.01, 0.1],
+    }
     one = ra.calibration_error(case.y, case.f, sample_weight=weights, **options)
     other = ra.calibration_error(case.y, case.f, sample_weight=1000 * weights, **options)
     close(other.value, one.value)
@@ -379,7 +402,12 @@ def test_a_sample_of_weight_zero_is_as_good_as_absent():
     case = ordinary(15, 3, seed=4)
     keep = np.arange(15) % 4 != 0
     for notion in ("top-label", "classwise", "canonical"):
-        options = {"notion": notion, "bandwidth": "risk-alignment", "candidates": [0.01, 0.1]}
+        options = {
+            "notion": notion,
+            "estimator": "cross",
+            "bandwidth": "risk-alignment",
+            "candidates": [0.01, 0.1],
+        }
         one = ra.calibration_error(case.y, case.f, sample_weight=keep.astype(float), **options)
         other = ra.calibration_error(case.y[keep], case.f[keep], **options)
         close(one.value, other.value)

@@ -150,8 +150,7 @@ def test_names_of_classes():
     shuffled = value(names[Y], F[:, [2, 0, 1]], classes=["owl", "cat", "dog"])
     assert shuffled == pytest.approx(value(), abs=1e-15)
     assert value(Y * 10 + 5, F, classes=[5, 15, 25]) == value()
-    result = ra.calibration_error(names[Y], F, classes=names, bandwidth=0.1)
-    assert result.classes == ("cat", "dog", "owl")
+    assert as_sample(names[Y], F, classes=names).classes == ("cat", "dog", "owl")
     assert as_sample(Y, F).classes == ("0", "1", "2")
 
 
@@ -360,6 +359,7 @@ def test_one_hot_rows_have_no_label_to_ignore():
 
 # Options.
 
+SEARCHED = {"estimator": "plugin", "bandwidth": "risk-alignment"}
 UNKNOWN = {
     "notion": ("'binary', 'top-label', 'classwise', 'canonical'", "toplabel"),
     "loss": ("'l2', 'kl', 'ranked' or a ProperLoss", "brier"),
@@ -375,7 +375,7 @@ UNKNOWN = {
 def test_unknown_options_list_the_known_ones(option):
     known, wrong = UNKNOWN[option]
     with pytest.raises(ValueError, match=words(f"`{option}`", known, repr(wrong))):
-        ra.calibration_error(Y, F, **{option: wrong})
+        ra.calibration_error(Y, F, **SEARCHED | {option: wrong})
 
 
 @pytest.mark.parametrize("option", ["notion", "loss", "estimator", "kernel", "engine"])
@@ -384,7 +384,7 @@ def test_options_of_the_wrong_type(option, wrong):
     if option == "notion" and wrong is None:
         return  # the default
     with pytest.raises((ValueError, TypeError), match=words(f"`{option}`", "must be", repr(wrong))):
-        ra.calibration_error(Y, F, **{option: wrong})
+        ra.calibration_error(Y, F, **SEARCHED | {option: wrong})
 
 
 def test_an_unknown_criterion():
@@ -401,7 +401,7 @@ def test_bandwidths_must_be_positive(wrong):
 @pytest.mark.parametrize("wrong", [0, -0.1, [0.1, np.nan], []])
 def test_candidates_must_be_positive(wrong):
     with pytest.raises(ValueError, match=words("`candidates`", "positive")):
-        ra.calibration_error(Y, F, candidates=wrong)
+        ra.calibration_error(Y, F, candidates=wrong, **SEARCHED)
 
 
 def test_the_number_of_bandwidths():
@@ -410,7 +410,7 @@ def test_the_number_of_bandwidths():
     with pytest.raises(ValueError, match=words("`bandwidth`", "'canonical'", "found 3")):
         ra.calibration_error(Y, F, notion="canonical", bandwidth=[0.1, 0.2, 0.3])
     with pytest.raises(ValueError, match=words("`candidates`", "one-dimensional", "(1, 2)")):
-        ra.calibration_error(Y, F, candidates=[[0.1, 0.2]])
+        ra.calibration_error(Y, F, candidates=[[0.1, 0.2]], **SEARCHED)
 
 
 def test_a_bandwidth_that_is_no_number():
@@ -427,7 +427,7 @@ def test_a_search_belongs_to_its_notion():
 @pytest.mark.parametrize("wrong", [0, -1, np.nan, "2", None])
 def test_the_power_must_be_positive(wrong):
     with pytest.raises(ValueError, match=words("`power`", "positive", repr(wrong))):
-        ra.calibration_error(Y, F, power=wrong)
+        ra.calibration_error(Y, F, power=wrong, **SEARCHED)
 
 
 def test_binary_errors_need_two_classes():
@@ -437,7 +437,7 @@ def test_binary_errors_need_two_classes():
 
 def test_the_paper_has_no_candidates_for_the_rbf_kernel():
     with pytest.raises(ValueError, match=words("`candidates='paper'`", "'rbf'", "None")):
-        ra.calibration_error(Y, F, kernel="rbf", candidates="paper")
+        ra.calibration_error(Y, F, kernel="rbf", candidates="paper", **SEARCHED)
 
 
 BAD_GRIDS = {
