@@ -1,0 +1,380 @@
+"""Files of predictions: what is found in each format, and the errors of bad ones."""
+
+import json
+import os
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from riskalign.files import open_predictions
+from riskalign.files import tables as tables_module
+from riskalign.files.columns import find_layout
+
+DATA = os.environ.get("RISKALIGN_DATA")
+
+
+@pytest.fixture
+def sample():
+    rng = np.random.default_rng(0)
+    return rng.integers(0, 3, 50), rng.dirichlet(np.ones(3), 50)
+
+
+def write(path, text):
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def message(path, **options):
+    """The error of reading a file, which must be one line."""
+    with pytest.raises((ValueError, OSError)) as caught:
+        open_predictions(path, **options).read()
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
+
+
+class TestFormats:
+    """The same predictions come out of every format."""
+
+    def check(self, path, sample, expected=None, **options):
+        found = open_predictions(path, **options).read()
+        np.testing.assert_array_equal(found.labels, sample[0])
+        np.testing.assert_allclose(found.scores, sample[1], rtol=1e-15)
+        assert found.classes == expected
+
+    def test_csv(self, sample, tmp_path):
+        lines = [f"{y},{','.join(map(repr, p.tolist()))}" for y, p in zip(*sample, strict=True)]
+        path = write(tmp_path / "a.csv", "y,p_0,p_1,p_2\n" + "\n".join(lines))
+        self.check(path, sample, ("0", "1", "2"))
+
+    @pytest.mark.parametrize("delimiter", [";", "\t", "|"])
+    def test_other_delimiters(self, sample, tmp_path, delimiter):
+        names = np.array(["cat", "dog", "a cow"])
+        rows = [[names[y], *map(repr, p.tolist()), "0"] for y, p in zip(*sample, strict=True)]
+        header = ["target", "prob_cat", "prob_dog", "prob_a cow", "id"]
+        text = "\n".join(delimiter.join(row) for row in [header, *rows])
+        self.check(write(tmp_path / "a.csv", text), sample, ("cat", "dog", "a cow"))
+
+    def test_jsonl_lists(self, sample, tmp_path):
+        rows = [
+            json.dumps({"id": "x", "label": int(y), "probs": p.tolist()})
+            for y, p in zip(*sample, strict=True)
+        ]
+        self.check(write(tmp_path / "a.jsonl", "\n\n".join(rows)), sample)
+
+    def test_jsonl_keys(self, sample, tmp_path):
+        rows = [
+            json.dumps({"label": f"c{y}", **{f"p_c{k}": x for k, x in enumerate(p)}})
+            for y, p in zip(*sample, strict=True)
+        ]
+        self.check(write(tmp_path / "a.jsonl", "\n".join(rows)), sample, ("c0", "c1", "c2"))
+
+    @pytest.mark.parametrize("key", ["probs", "p", "y_prob"])
+    def test_npz(self, sample, tmp_path, key):
+        np.savez_compressed(tmp_path / "a.npz", labels=sample[0], **{key: sample[1]})
+        self.check(tmp_path / "a.npz", sample)
+
+    @pytest.mark.parametrize("labels", ["y.npy", "y.csv", "y.jsonl"])
+    def test_npy_with_labels(self, sample, tmp_path, labels):
+        np.save(tmp_path / "p.npy", sample[1])
+        if labels == "y.npy":
+            np.save(tmp_path / labels, sample[0])
+        elif labels == "y.csv":
+            write(tmp_path / labels, "id,label\n" + "\n".join(f"a,{y}" for y in sample[0]))
+        else:
+            write(tmp_path / labels, "\n".join(f'{{"y": {y}}}' for y in sample[0]))
+        self.check(tmp_path / "p.npy", sample, labels=tmp_path / labels)
+
+    def test_parquet(self, sample, tmp_path):
+        pa = pytest.importorskip("pyarrow")
+        pq = pytest.importorskip("pyarrow.parquet")
+        y, p = sample
+        columns = {"label": y, **{f"prob{k}": p[:, k] for k in range(3)}}
+        pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+        self.check(tmp_path / "a.parquet", sample, ("0", "1", "2"))
+        names = pa.array([f"c{k}" for k in y]).dictionary_encode()
+        flat = pa.array(p.ravel())
+        for kind in (
+            pa.FixedSizeListArray.from_arrays(flat, 3),
+            pa.ListArray.from_arrays(np.arange(0, 151, 3, dtype=np.int32), flat),
+        ):
+            pq.write_table(pa.table({"target": names, "probs": kind}), tmp_path / "b.parquet")
+            classes = ("c0", "c1", "c2")
+            self.check(tmp_path / "b.parquet", sample, classes, classes=classes)
+
+    def test_batches_are_the_whole(self, sample, tmp_path, monkeypatch):
+        lines = [f"{y},{','.join(map(repr, p.tolist()))}" for y, p in zip(*sample, strict=True)]
+        path = write(tmp_path / "a.csv", "y,p_0,p_1,p_2\n" + "\n".join(lines))
+        monkeypatch.setattr(tables_module, "BATCH", 7)
+        file = open_predictions(path)
+        for _ in range(2):  # may be read again
+            assert [len(part.labels) for part in file.batches()] == [7] * 7 + [1]
+        self.check(path, sample, ("0", "1", "2"))
+
+    @pytest.mark.skipif(DATA is None, reason="RISKALIGN_DATA is not set")
+    def test_real_files(self):
+        manifest = Path(DATA, "manifest.jsonl").read_text().splitlines()
+        for record in map(json.loads, manifest):
+            file = open_predictions(Path(DATA, record["file"]))
+            found = file.read()
+            assert len(found.labels) == record["n"]
+            if file.top_label:
+                assert np.mean(found.labels) == pytest.approx(record["acc"], abs=1e-9)
+                continue
+            assert found.scores.shape == (record["n"], record["K"])
+            assert file.from_logits == (record["kind"] == "logits")
+            right = found.scores.argmax(axis=1) == found.labels
+            assert np.mean(right) == pytest.approx(record["acc"], abs=2e-3)
+
+
+class TestColumns:
+    """Names tell what a column holds."""
+
+    @pytest.mark.parametrize("label", ["y", "Y", "label", "labels", "target", "y_true"])
+    @pytest.mark.parametrize("score", ["p", "prob", "probability", "y_prob", "proba"])
+    def test_one_probability(self, label, score):
+        layout = find_layout(["id", score, label])
+        assert (layout.label, layout.scores, layout.names) == (label, (score,), None)
+
+    @pytest.mark.parametrize(
+        ("columns", "names"),
+        [
+            (["p_cat", "p_dog"], ("cat", "dog")),
+            (["prob_cat", "prob_dog"], ("cat", "dog")),
+            (["Prob.cat", "Prob.dog"], ("cat", "dog")),
+            (["p_10", "p_9", "p_0"], ("0", "9", "10")),
+            (["prob1", "prob0"], ("0", "1")),
+            (["proba_b", "proba_a"], ("b", "a")),
+        ],
+    )
+    def test_classes(self, columns, names):
+        layout = find_layout(["y", "problem", "probably", "pred", *columns])
+        assert layout.names == names
+        assert not layout.from_logits
+
+    def test_logits_only_when_said_or_named_so(self):
+        assert find_layout(["y", "logit_0", "logit_1"]).from_logits
+        assert find_layout(["y", "p_0", "p_1"], logits=True).from_logits
+        assert not find_layout(["y", "p_0", "p_1"]).from_logits
+        both = ["labels", "probs", "logits"]
+        assert find_layout(both).scores == ("probs",)
+        assert find_layout(both, logits=True).scores == ("logits",)
+
+    def test_confidence_and_prediction(self, tmp_path):
+        text = "label,pred,confidence\n1,1.0,0.9\n2,1,0.8\ncat,cat,0.5\n"
+        file = open_predictions(write(tmp_path / "a.csv", text))
+        assert file.top_label
+        assert file.read().labels.tolist() == [1, 0, 1]
+        assert file.read().scores.tolist() == [0.9, 0.8, 0.5]
+
+    def test_users_words(self, tmp_path):
+        columns = ["truth", "cat", "dog", "m1_cat", "m1_dog", "m2_cat", "m2_dog"]
+        chosen = find_layout(columns, label="truth", probs="m2_*")
+        assert (chosen.scores, chosen.names) == (("m2_cat", "m2_dog"), ("cat", "dog"))
+        listed = find_layout(columns, label="truth", probs="dog, cat")
+        assert (listed.scores, listed.names) == (("dog", "cat"), ("dog", "cat"))
+        assert find_layout(columns, label="truth", probs="dog").names is None
+
+    def test_description(self):
+        layout = find_layout(["y", *(f"p_{k}" for k in range(5))])
+        assert str(layout) == (
+            "labels from 'y', probabilities from 'p_0', 'p_1', 'p_2', ... (5 columns)"
+        )
+
+
+class TestLabels:
+    """Labels are names, numbers, or truth values."""
+
+    def read(self, tmp_path, labels, header="p", row="0.5", **options):
+        text = f"y,{header}\n" + "".join(f"{label},{row}\n" for label in labels)
+        return open_predictions(write(tmp_path / "a.csv", text), **options).read().labels.tolist()
+
+    def test_one_probability(self, tmp_path):
+        assert self.read(tmp_path, [0, 1, "1.0", "true", "False", " 1"]) == [0, 1, 1, 1, 0, 1]
+        assert self.read(tmp_path, ["no", "yes"], classes=["no", "yes"]) == [0, 1]
+        assert self.read(tmp_path, [-1, 1], classes=["-1", "1"]) == [0, 1]
+
+    def test_names_and_numbers(self, tmp_path):
+        two = {"header": "p_cat,p_dog", "row": "0.5,0.5"}
+        assert self.read(tmp_path, ["dog", "cat"], **two) == [1, 0]
+        assert self.read(tmp_path, [1, 0], **two) == [1, 0]
+        assert self.read(tmp_path, [2, 7], header="p_7,p_2", row="0.5,0.5") == [0, 1]
+
+    def test_numbered_classes_are_names(self, tmp_path):
+        text = message(write(tmp_path / "a.csv", "y,p_1,p_2\n1,.5,.5\n0,.5,.5\n"))
+        assert "line 3" in text
+        assert "'0' is not one of the classes '1', '2'" in text
+
+    def test_json_truth_values(self, tmp_path):
+        rows = '{"y": true, "p": 0.5}\n{"y": false, "p": 1}\n{"y": 1.0, "p": 0}'
+        found = open_predictions(write(tmp_path / "a.jsonl", rows)).read()
+        assert found.labels.tolist() == [1, 0, 1]
+        assert found.scores.tolist() == [0.5, 1.0, 0.0]
+
+
+class TestErrors:
+    """An error is one line that names the file, the place and the cure."""
+
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [
+            ("", "the file is empty"),
+            ("y,p\n", "no rows"),
+            ("a,b\n1,2\n", "--label"),
+            ("y,b\n1,2\n", "--probs"),
+            ("y,label,p\n1,1,1\n", "Say which with --label"),
+            ("y,p,p_0,p_1\n1,1,1,1\n", "Say which with --probs"),
+            ("y,p,p\n1,1,1\n", "is there 2 times: rename one"),
+            ("y,p\n1,0.5\n1,abc\n", "line 3, column 'p': 'abc' is not a number"),
+            ("y,p\n1,0.5\n1,\n", "line 3, column 'p': '' is not a number"),
+            ('y,p,note\n1,0.5,"two\nlines"\n1,x,\n', "line 4, column 'p'"),
+            ("y,p\n1,0.5\n\n\n1,0.5,7\n", "line 5 has 3 columns, the first line has 2"),
+            ("y,p\n1,0.5\n,0.5\n", "line 3, 'y': the label is empty"),
+            ("y,p\n1,0.5\n2,0.5\n", "line 3, 'y': the label '2' is not one of 0 to 1"),
+            ("y,p\nyes,0.5\n", "--classes"),
+            ("y,p_a,p_b\n0,0.5,0.5\nc,0.5,0.5\n", "'c' is not one of the classes 'a', 'b'"),
+            ("y,p_a,p_a\n0,0.5,0.5\n", "'p_a'"),
+        ],
+    )
+    def test_csv(self, tmp_path, text, expected):
+        found = message(write(tmp_path / "some.csv", text))
+        assert expected in found
+        assert "some.csv: " in found
+
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [
+            ("", "the file is empty"),
+            ("{", "line 1 is no JSON object"),
+            ('{"y": 1, "p": 0.5}\n[1]', "line 2 is no JSON object"),
+            ('{"y": 1, "p": 0.5}\n\n{"y": 1, "p": "0.5"}', "line 3: p must hold a number"),
+            ('{"y": 1, "p": 0.5}\n{"y": 1}', "line 2: p must hold a number"),
+            ('{"y": 1, "p": 0.5}\n{"p": 0.5}', "line 2: 'y' is missing"),
+            ('{"y": [1], "p": 0.5}', "line 1: 'y' holds"),
+            ('{"y": 1, "p": [0.5, 0.5]}\n{"y": 1, "p": [1]}', "line 2: p must hold 2 numbers"),
+            ('{"y": 1, "p": [0.5, [0.5]]}', "line 1: p must hold 2 numbers"),
+            ('{"y": 1, "p": [0.5, null]}', "line 1: p must hold 2 numbers"),
+            ('{"y": 1, "p": 1' + "0" * 400 + "}", "line 1: p must hold a number"),
+            ("[" * 100_000, "line 1 is no JSON object"),
+        ],
+    )
+    def test_jsonl(self, tmp_path, text, expected):
+        assert expected in message(write(tmp_path / "some.jsonl", text))
+
+    def test_no_file(self, tmp_path):
+        assert "no such file" in message(tmp_path / "nothing.csv")
+
+    def test_unknown_ending(self, tmp_path):
+        assert ".csv, .parquet" in message(write(tmp_path / "a.xls", "x"))
+
+    def test_not_utf8(self, tmp_path):
+        (tmp_path / "a.csv").write_bytes(b"y,p\n1,0.5\n\xff\xfe,0.5\n")
+        assert "UTF-8" in message(tmp_path / "a.csv")
+
+    def test_a_column_that_is_not_there(self, tmp_path):
+        path = write(tmp_path / "a.csv", "y,p\n1,0.5\n")
+        assert "'q' of --probs is not there. The columns are 'y', 'p'" in message(path, probs="q")
+        assert "'q' of --label is not there" in message(path, label="q")
+        assert "no column matches the pattern 'q*'" in message(path, probs="q*")
+
+    def test_names_for_other_classes(self, tmp_path):
+        path = write(tmp_path / "a.csv", "y,p\n1,0.5\n")
+        assert "the negative class, then the positive" in message(path, classes=["a", "b", "c"])
+        assert "are not all different" in message(path, classes=["a", "a"])
+
+    def test_labels_file(self, tmp_path):
+        np.save(tmp_path / "p.npy", np.full(3, 0.5))
+        np.save(tmp_path / "y.npy", np.zeros(2))
+        assert "--labels FILE" in message(tmp_path / "p.npy")
+        assert "has 3" in message(tmp_path / "p.npy", labels=tmp_path / "y.npy")
+        np.savez(tmp_path / "a.npz", labels=np.zeros(2), p=np.zeros(2))
+        assert "--labels is for .npy" in message(tmp_path / "a.npz", labels=tmp_path / "y.npy")
+
+    def test_one_hot_labels(self, tmp_path):
+        np.savez(tmp_path / "a.npz", labels=np.eye(3), probs=np.eye(3))
+        assert "argmax" in message(tmp_path / "a.npz")
+
+    @pytest.mark.parametrize("content", [b"", b"junk", b"PK\x03\x04junk", b"\x93NUMPY\x01\x00"])
+    @pytest.mark.parametrize("ending", ["npz", "npy"])
+    def test_broken_arrays(self, tmp_path, content, ending):
+        path = tmp_path / f"a.{ending}"
+        path.write_bytes(content)
+        np.save(tmp_path / "y.npy", np.zeros(2))
+        assert f"a.{ending}: " in message(
+            path, labels=tmp_path / "y.npy" if ending == "npy" else None
+        )
+
+    def test_broken_parquet(self, tmp_path):
+        pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+        path = tmp_path / "a.parquet"
+        for content in (b"", b"junk", b"PAR1junkPAR1"):
+            path.write_bytes(content)
+            assert "not a Parquet file" in message(path)
+        pq.write_table(pa.table({"y": [1, 0], "p": [0.5, None]}), path)
+        assert "row 1, column 'p' is empty" in message(path)
+        pq.write_table(pa.table({"y": [1, 0], "p": ["a", "b"]}), path)
+        assert "'p' holds string, not numbers" in message(path)
+        pq.write_table(pa.table({"y": [1, 0], "p": [[0.5, 0.5], [1.0]]}), path)
+        assert "row 1, column 'p' has 1 numbers" in message(path)
+        pq.write_table(pa.table({"y": [1, None], "p": [0.5, 0.5]}), path)
+        assert "row 1, 'y': the label is empty" in message(path)
+
+
+class Bomb:
+    """Leaves a file behind when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (open, (self.path, "w"))
+
+
+@pytest.mark.parametrize("ending", ["npy", "npz"])
+def test_nothing_is_unpickled(tmp_path, ending):
+    trace = tmp_path / "trace"
+    objects = np.array([Bomb(str(trace)), None], dtype=object)
+    pickle.loads(pickle.dumps(objects))[0].close()  # the bomb works
+    trace.unlink()
+    np.save(tmp_path / "y.npy", np.zeros(2))
+    path = tmp_path / f"a.{ending}"
+    if ending == "npy":
+        np.save(path, objects, allow_pickle=True)
+        found = message(path, labels=tmp_path / "y.npy")
+    else:
+        np.savez(path, labels=np.zeros(2), probs=objects)
+        found = message(path)
+    assert "Python objects" in found
+    assert not trace.exists()
+
+
+def test_an_archive_that_promises_too_much(tmp_path, monkeypatch):
+    import riskalign.files.arrays as arrays_module
+
+    np.savez_compressed(tmp_path / "a.npz", labels=np.zeros(1000), probs=np.zeros(1000))
+    monkeypatch.setattr(arrays_module, "LARGEST", 5_000)
+    assert "Parquet" in message(tmp_path / "a.npz")
+    np.save(tmp_path / "p.npy", np.zeros(1000))
+    assert "Parquet" in message(tmp_path / "p.npy", labels=tmp_path / "p.npy")
+
+
+def test_a_header_that_promises_too_much(tmp_path):
+    header = str({"descr": "<f8", "fortran_order": False, "shape": (10**15,)})
+    content = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode()
+    (tmp_path / "a.npy").write_bytes(content)
+    with pytest.raises((ValueError, MemoryError)):
+        open_predictions(tmp_path / "a.npy", labels=tmp_path / "a.npy")
+
+
+def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):
+    import sys
+
+    for name in [name for name in sys.modules if name.startswith("pyarrow")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    path = tmp_path / "a.parquet"
+    path.write_bytes(b"")
+    with pytest.raises(ImportError, match=r"pip install 'riskalign\[parquet\]'"):
+        open_predictions(path)
