@@ -210,13 +210,14 @@ def debiased(
         batch = problems[first : first + BATCH]
         starts = [started(problem, start) for problem in batch]
         if choices is None:
-            chosen = _choose(batch, starts, kernel, engine, candidates, progress)
+            chosen = choose(batch, starts, kernel, engine, candidates, progress)
         else:
             chosen = list(choices[first : first + BATCH])
         yield from _estimates(batch, starts, chosen, kernel, engine)
 
 
-def _valued(problem: Problem, start: FloatArray, flattening: float) -> Valued:
+def with_residuals(problem: Problem, start: FloatArray, flattening: float) -> Valued:
+    """The problem that carries y - start, in coordinates f^flattening."""
     residuals = columns_of(problem, problem.one_hot() - start)
     return Valued.of(problem, flattening, residuals + OFFSET)
 
@@ -235,7 +236,7 @@ def _left_out_risk(rows: Problem, average: Average) -> FloatArray:
     return risk_of(rows.loss, rows.labels, R)
 
 
-def _choose(
+def choose(
     batch: Sequence[Problem],
     starts: Sequence[FloatArray],
     kernel: Kernel,
@@ -245,7 +246,7 @@ def _choose(
 ) -> list[Choice]:
     """Bandwidth and flattening of each problem, by the leave-one-out risk of R."""
     valued = [
-        _valued(problem, start, flattening)
+        with_residuals(problem, start, flattening)
         for flattening in FLATTENINGS
         for problem, start in zip(batch, starts, strict=True)
     ]
@@ -289,7 +290,7 @@ def _estimates(
 ) -> Iterator[Debiased]:
     """Terms of each problem at its choice."""
     valued = [
-        _valued(problem, start, choice.flattening)
+        with_residuals(problem, start, choice.flattening)
         for problem, start, choice in zip(batch, starts, choices, strict=True)
     ]
     requests = [(k, choice.bandwidth) for k, choice in enumerate(choices)]
