@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test lint bench clean
+.PHONY: help demo test test-peers lint bench clean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -13,17 +13,27 @@ help:  ## show this list
 	$(BIN)/pip install --quiet --editable '.[test]'
 	touch $@
 
+.venv/peers: .venv/test
+	$(BIN)/pip install --quiet --editable '.[peers]'
+	touch $@
+
 demo: .venv/test  ## calibration errors of two classifiers on the digits, from nothing
 	$(BIN)/python examples/digits.py
 
 test: lint  ## lint, types, import rules, doctests and tests
 	$(BIN)/python -m pytest -q
 
+test-peers: .venv/peers  ## baselines against independent implementations from the package index
+	$(BIN)/python -m pytest -q tests/peers
+
 lint: .venv/test  ## style, types and import rules alone
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+bench: .venv/peers  ## speed and memory as ratios in one run, against peers
+	$(BIN)/python -m benchmarks.run --keep
 
 clean:  ## remove the environment and what tools leave behind
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
