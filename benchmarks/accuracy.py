@@ -122,9 +122,9 @@ def synthetic(sizes: tuple[int, ...]) -> Iterator[tuple[str, Sample]]:
             yield name, Sample(np.stack([1 - p, p], axis=1), labels, np.ones(n), ("0", "1"))
 
 
-def files(folder: Path) -> Iterator[tuple[str, list[str], Sample]]:
+def files(folder: Path, name: str = "*") -> Iterator[tuple[str, list[str], Sample]]:
     """The notions that each file of predictions allows, and its sample."""
-    for path in sorted(folder.glob("*.npz")):
+    for path in sorted(folder.glob(f"{name}.npz")):
         with np.load(path, allow_pickle=False) as data:
             labels = data["labels"].astype(np.intp)
             if "confidence" in data:

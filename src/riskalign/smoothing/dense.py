@@ -176,8 +176,7 @@ class _Centres:
             first = max(remaining, key=lambda i: len(related[i]))
             family = [_Member(first, 1.0, self._values, 0.0)]
             for i, power in related[first].items():
-                tilt = self._biases[i] - power * self._biases[first]
-                tilt[self._weights == 0] = -np.inf
+                tilt = self._tilt(first, i, power)
                 top = float(tilt.max())
                 scaled = self._values * np.exp(tilt - top).astype(self._values.dtype)[:, None]
                 family.append(_Member(i, power, scaled, top))
@@ -193,10 +192,17 @@ class _Centres:
             power = next((r for r in POWERS if abs(ratio / r - 1) < 1e-9), None)
             if i == first or power is None:
                 continue
-            tilt = self._biases[i] - power * self._biases[first]
+            tilt = self._tilt(first, i, power)
             if np.ptp(tilt[self._weights > 0]) < TILT_RANGE:
                 related[i] = power
         return related
+
+    def _tilt(self, first: int, other: int, power: float) -> FloatArray:
+        """What the other's log weights are beyond the first's times the power, ``(n,)``."""
+        tilt = np.full(self.n, -np.inf)
+        centres = self._weights > 0
+        tilt[centres] = self._biases[other][centres] - power * self._biases[first][centres]
+        return tilt
 
     def split(self, rows: IntArray) -> list[IntArray]:
         """Rows in tiles."""

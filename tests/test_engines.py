@@ -1,0 +1,163 @@
+"""The fast engines against exact sums: a sample of what `benchmarks.accuracy` does whole."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from benchmarks import accuracy
+
+import riskalign as ra
+from riskalign import bandwidth
+from riskalign.kernels import DIRICHLET, RBF
+from riskalign.losses import L2
+from riskalign.sample import Problem
+from riskalign.smoothing.dense import DenseSmoother
+from riskalign.smoothing.grid import GridSmoother
+
+DATA = os.environ.get("RISKALIGN_DATA")
+FILES = ["precip_niamey_ENS", "hpc_cv_lda", "imdb_cleanlab", "cifar100_cleanlab"]
+
+
+def problem(n, n_classes, seed=0):
+    data = ra.datasets.temperature(n, n_classes, seed=seed)
+    return Problem("all", data.y_prob, data.y_true, np.ones(n), L2)
+
+
+def binary(n, seed=0):
+    generator = np.random.default_rng(seed)
+    p = generator.beta(1, 3, n)
+    return Problem("one", p, (generator.random(n) < p).astype(int), np.ones(n), L2.binary)
+
+
+def everything(smoother, requests, rows=None):
+    parts = {i: [] for i in range(len(requests))}
+    for i, _, average in smoother.each(requests, lambda k, rows, average: average, rows):
+        parts[i].append(average)
+    return [
+        (
+            np.concatenate([a.mean for a in parts[i]]),
+            np.concatenate([a.log_density for a in parts[i]]),
+        )
+        for i in range(len(requests))
+    ]
+
+
+@pytest.mark.parametrize("n", [2, 10, 2_000])
+def test_grid_is_within_its_limits_on_hard_predictions(n):
+    for case, sample in accuracy.synthetic((n,)):
+        for row in accuracy.compare(case, sample, "binary"):
+            assert row.holds, row
+
+
+@pytest.mark.skipif(DATA is None, reason="RISKALIGN_DATA is not set")
+@pytest.mark.parametrize("name", FILES)
+def test_engines_are_within_their_limits_on_real_predictions(name, monkeypatch):
+    monkeypatch.setattr(accuracy, "ROWS", 100)
+    monkeypatch.setattr(accuracy, "CLASSES", 3)
+    for case, notions, sample in accuracy.files(Path(DATA), name):
+        for notion in notions:
+            for row in accuracy.compare(case, sample, notion):
+                assert row.holds, row
+
+
+@pytest.mark.parametrize("kernel", [DIRICHLET, RBF], ids=lambda kernel: kernel.name)
+@pytest.mark.parametrize("n_classes", [3, 10])
+def test_bandwidths_that_share_exponentials_give_the_sums_of_their_own(kernel, n_classes):
+    case = problem(300, n_classes)
+    case = replace(case, weights=np.r_[0.0, np.linspace(0.5, 2, 299)])
+    low, high = kernel.bandwidth_range(n_classes)
+    requests = [(0, h) for h in bandwidth._lattice(low, high).tolist()]
+    shared = DenseSmoother([case], kernel, Problem.one_hot, single=True)
+    exact = DenseSmoother([case], kernel, Problem.one_hot)
+    pairs = zip(everything(shared, requests), everything(exact, requests), strict=True)
+    for (mean, log_density), (exact_mean, exact_log_density) in pairs:
+        np.testing.assert_allclose(mean, exact_mean, rtol=0, atol=2e-6)
+        np.testing.assert_allclose(log_density, exact_log_density, rtol=1e-5, atol=2e-6)
+
+
+def test_many_of_the_lattice_share_exponentials():
+    case = problem(50, 4)
+    lattice = bandwidth._lattice(1e-3, 1.0).tolist()
+    from riskalign.smoothing.dense import _Centres
+
+    centres = _Centres(case, DIRICHLET, case.one_hot(), lattice, np.float32)
+    assert len(centres._families) <= len(lattice) / 2
+    alone = _Centres(case, DIRICHLET, case.one_hot(), lattice, np.float64)
+    assert len(alone._families) == len(lattice)
+
+
+def test_grid_evaluates_new_points_as_exact_sums_do():
+    case = binary(3_000)
+    grid = GridSmoother([case], DIRICHLET, Problem.one_hot)
+    exact = DenseSmoother([case], DIRICHLET, Problem.one_hot)
+    p = np.r_[0.0, 1e-12, 0.01, np.linspace(0, 1, 40), 1.0]
+    points = np.stack([1 - p, p], axis=1)
+    for h in (5e-5, 1e-3, 0.05):  # the first is below what the nodes resolve
+        fast, slow = grid.at((0, h), points), exact.at((0, h), points)
+        np.testing.assert_allclose(fast.mean, slow.mean, rtol=0, atol=1e-6)
+        np.testing.assert_allclose(fast.log_density, slow.log_density, rtol=0, atol=1e-5)
+
+
+def test_kept_weights_are_those_of_the_rows_asked_for():
+    case = binary(1_500)
+    grid = GridSmoother([case], DIRICHLET, Problem.one_hot)
+    ((whole, _),) = everything(grid, [(0, 0.01)])
+    scattered = np.r_[0, np.sort(np.random.default_rng(0).choice(np.arange(1, 1_500), 700, False))]
+    for rows in (np.arange(701), scattered):  # same first row, same number
+        ((some, _),) = everything(grid, [(0, 0.01)], rows)
+        np.testing.assert_array_equal(some, whole[rows])
+
+
+def test_grid_averages_stay_within_their_values():
+    case = binary(2_000)
+    for h in (1e-4, 1e-2):
+        ((mean, _),) = everything(GridSmoother([case], DIRICHLET, Problem.one_hot), [(0, h)])
+        assert mean.min() >= 0
+        assert mean.max() <= 1
+
+
+@pytest.mark.parametrize(("notion", "n"), [("classwise", 6_000), ("canonical", 1_500)])
+def test_a_search_that_brackets_on_some_rows_ends_at_the_minimum_over_all(notion, n):
+    data = ra.datasets.temperature(n, 3, t2=0.6, seed=2)
+    low, high = DIRICHLET.bandwidth_range(2 if notion == "classwise" else 3)
+    found = ra.select_bandwidth(data.y_true, data.y_prob, notion=notion)
+    fine = ra.select_bandwidth(
+        data.y_true, data.y_prob, notion=notion, candidates=np.geomspace(low, high, 150)
+    )
+    at_found = ra.select_bandwidth(
+        data.y_true, data.y_prob, notion=notion, candidates=np.unique(found.values)
+    )
+    for curve, best, reached in zip(found.curves, fine.curves, at_found.curves, strict=True):
+        objective = reached.objective[list(reached.candidates).index(curve.value)]
+        assert objective <= best.objective.min() * (1 + 1e-4)
+        assert curve.value in curve.candidates
+
+
+def test_exact_sums_decide_between_candidates_that_the_grid_cannot_tell_apart(monkeypatch):
+    data = ra.datasets.temperature(1_500, 2, seed=0)
+    y, p = data.y_true, data.y_prob[:, 1]
+    close = 0.01 * (1 + 1e-9 * np.arange(4))
+    exact = ra.select_bandwidth(y, p, candidates=close, engine="exact")
+    settled = ra.select_bandwidth(y, p, candidates=close, engine="grid")
+    np.testing.assert_allclose(settled.objective, exact.objective, rtol=1e-13)
+    monkeypatch.setattr(bandwidth, "AFFORDABLE", 0)
+    unsettled = ra.select_bandwidth(y, p, candidates=close, engine="grid")
+    assert np.abs(unsettled.objective / exact.objective - 1).max() > 1e-13
+
+
+def test_a_probability_above_one_by_rounding_counts_as_one():
+    generator = np.random.default_rng(0)
+    p = generator.random(200)
+    f = np.stack([1 - p, p], axis=1)
+    f[:5] = [0.0, 1.00002]
+    rounded = f.copy()
+    rounded[:5] = [0.0, 1.0]
+    y = (generator.random(200) < p).astype(int)
+    for notion in ("binary", "classwise", "top-label"):
+        values = [
+            ra.calibration_error(y, g, notion=notion, estimator="plugin", bandwidth=0.01).value
+            for g in (f, rounded)
+        ]
+        assert values[0] == values[1]
