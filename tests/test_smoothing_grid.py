@@ -121,6 +121,21 @@ def test_bandwidths_above_and_below_the_resolution_may_be_mixed():
         np.testing.assert_allclose(grid[0], exact[0], rtol=0, atol=1e-6)
 
 
+def test_samples_that_come_in_many_chunks():
+    rng = np.random.default_rng(5)
+    problem = make(rng.beta(1, 3, 45_000), weights=rng.exponential(size=45_000))
+    rows = rng.choice(45_000, 60, replace=False)
+    for h in (1e-3, 0.05):
+        found = []
+        for engine in ("grid", "exact"):
+            smoother = choose_smoother([problem], DIRICHLET, engine)
+            averages = [a for _, _, a in smoother.each([(0, h)], lambda k, own, a: a, rows)]
+            found.append(np.concatenate([a.mean[:, 1] for a in averages]))
+            found.append(np.concatenate([a.log_density for a in averages]))
+        np.testing.assert_allclose(found[0], found[2], rtol=0, atol=1e-6)
+        np.testing.assert_allclose(found[1], found[3], rtol=0, atol=1e-6)
+
+
 def test_other_values_than_labels():
     def residuals(problem):
         return problem.one_hot() - problem.points
