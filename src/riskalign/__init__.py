@@ -10,14 +10,10 @@ from riskalign.baselines import (
     SimplexBins,
     SmoothECE,
 )
-from riskalign.estimate import (
-    ReliabilityCurve,
-    calibration_error,
-    reliability_curve,
-    select_bandwidth,
-)
+from riskalign.estimate import calibration_error, reliability_curve, select_bandwidth
 from riskalign.losses import ProperLoss
 from riskalign.methods import KernelSmoother
+from riskalign.reliability import ReliabilityCurve
 from riskalign.results import CalibrationResult
 
 __all__ = [

@@ -18,9 +18,10 @@ from riskalign.inference import Fit
 from riskalign.kernels import KERNELS, Kernel
 from riskalign.losses import LOSSES, ProperLoss
 from riskalign.methods import Bandwidth, Candidates, KernelSmoother, Method, norm_of
+from riskalign.reliability import ReliabilityCurve, curve_of_labels, curve_of_residuals
 from riskalign.residual import STARTS, Choice, debiased
 from riskalign.results import CalibrationResult
-from riskalign.sample import NOTIONS, Sample, on_simplex, reduce
+from riskalign.sample import NOTIONS, Sample, reduce
 from riskalign.smoothing import ENGINES, Average, Smoother, choose_smoother
 from riskalign.validation import ROW_SUM_TOLERANCE, as_sample, one_of
 
@@ -206,25 +207,6 @@ def select_bandwidth(
     return _search(setup, one_of("criterion", criterion, CRITERIA), candidates, power)
 
 
-@dataclass(frozen=True)
-class ReliabilityCurve:
-    """The estimate of E[y | f] at points of the user's choice.
-
-    Attributes
-    ----------
-    grid : (m,) probabilities, or (m, K) points of the simplex for canonical curves
-    conditional : (m,); class-wise (m, K), one column a class; canonical (m, K)
-    density : the estimated density of predictions at the grid, (m,) or (m, K) class-wise
-    bandwidth : the bandwidth, one a class for class-wise curves
-    """
-
-    grid: FloatArray
-    conditional: FloatArray
-    density: FloatArray
-    bandwidth: float | FloatArray
-    classes: tuple[str, ...]
-
-
 def reliability_curve(
     y_true: object,
     y_prob: object,
@@ -232,10 +214,12 @@ def reliability_curve(
     grid: object = 101,
     notion: str | None = None,
     loss: str | ProperLoss = "l2",
-    bandwidth: Bandwidth = "risk-alignment",
+    estimator: str = "plugin",
+    bandwidth: Bandwidth | None = None,
     kernel: str = "dirichlet",
     candidates: Candidates = None,
     power: float = 2,
+    start: str = "temperature",
     sample_weight: object = None,
     from_logits: bool = False,
     normalize: bool = False,
@@ -252,7 +236,7 @@ def reliability_curve(
         Number of evenly spaced probabilities, the probabilities ``(m,)``, or for the
         canonical notion points of the simplex ``(m, K)``.
     others
-        As for `calibration_error`.
+        As for `calibration_error`. "debiased" curves smooth residuals, others labels.
 
     Returns
     -------
@@ -278,18 +262,16 @@ def reliability_curve(
     case = _case(sample, _default_notion(notion, y_prob), loss)
     setup = _setup(case, kernel, engine, progress)
     points = _grid_points(grid, setup)
+    one_of("start", start, STARTS)
+    if one_of("estimator", estimator, (*ESTIMATORS, DEBIASED)) == DEBIASED:
+        options = KernelSmoother(bandwidth, kernel, estimator, candidates, power, start)
+        choices, own_candidates, _ = _choices(setup, options)
+        return curve_of_residuals(
+            case, points, setup.kernel, engine, start, choices, own_candidates, progress
+        )
     bandwidths, _ = _resolve_bandwidth(setup, bandwidth, candidates, power)
-    at = [setup.smoother.at((k, h), on_simplex(points)) for k, h in enumerate(bandwidths.tolist())]
-    if setup.notion == "canonical":
-        conditional, density = at[0].mean, np.exp(at[0].log_density)
-    else:
-        conditional = np.stack([a.mean[:, 1] for a in at], axis=1)
-        density = np.exp(np.stack([a.log_density for a in at], axis=1))
-        if setup.notion != "classwise":
-            conditional, density = conditional[:, 0], density[:, 0]
-    return ReliabilityCurve(
-        points, conditional, density, setup.shown_bandwidth(bandwidths), sample.classes
-    )
+    choices = [Choice(h) for h in bandwidths.tolist()]
+    return curve_of_labels(case, points, setup.kernel, engine, choices)
 
 
 @dataclass(frozen=True)
@@ -512,16 +494,7 @@ def _debiased(
 ) -> CalibrationResult:
     """The debiased estimate, with its interval if asked for."""
     setup = _setup(case, method.kernel, engine, progress)
-    choices = candidates = search = None
-    if method.bandwidth is None or method.bandwidth == "cross-validation":
-        if method.candidates is not None:
-            candidates = _candidate_set(method.candidates, setup)
-    else:
-        bandwidths, search = _resolve_bandwidth(
-            setup, method.bandwidth, method.candidates, method.power
-        )
-        powers = [1.0] * len(bandwidths) if search is None else search.flattenings
-        choices = [Choice(h, power) for h, power in zip(bandwidths.tolist(), powers, strict=True)]
+    choices, candidates, search = _choices(setup, method)
     estimates = list(
         debiased(case.problems, setup.kernel, engine, method.start, choices, candidates, progress)
     )
@@ -537,6 +510,21 @@ def _debiased(
         method.start,
     )
     return by_residuals(case, fit, search, confidence)
+
+
+def _choices(
+    setup: _Setup, method: KernelSmoother
+) -> tuple[list[Choice] | None, FloatArray | None, BandwidthSearch | None]:
+    """How residuals are to be smoothed, or None and the candidates to choose from."""
+    if isinstance(method.bandwidth, str | None) and method.bandwidth in (None, "cross-validation"):
+        candidates = method.candidates
+        return None, None if candidates is None else _candidate_set(candidates, setup), None
+    bandwidths, search = _resolve_bandwidth(
+        setup, method.bandwidth, method.candidates, method.power
+    )
+    powers = [1.0] * len(bandwidths) if search is None else search.flattenings
+    choices = [Choice(h, power) for h, power in zip(bandwidths.tolist(), powers, strict=True)]
+    return choices, None, search
 
 
 def _definition(setup: _Setup, method: KernelSmoother) -> str:
