@@ -3,8 +3,9 @@
 The variance of the estimate has two parts. Where the model is miscalibrated, the terms of
 the rows vary: var(terms) / n. Where it is calibrated that part vanishes to first order, and
 what remains is the noise of the smoother, a sum over pairs. Labels drawn from the start g
-show the second part alone: the variance of the estimate in a world where g is right, and
-how much of that world's var(terms) / n is smoother's noise and not to be counted twice.
+show the second part alone: the variance of the estimate in a world where g is right.
+The first part contains some of the smoother's noise too. It is not taken out again: it
+stands for the choice of the bandwidth, which labels drawn at one bandwidth do not show.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from functools import cached_property
 import numpy as np
 from scipy.special import ndtri, softmax
 
-from riskalign.arrays import FloatArray, IntArray, LabelArray, floored_log, row_dot
+from riskalign.arrays import FloatArray, IntArray, LabelArray, floored_log
 from riskalign.decomposition import risk_of
 from riskalign.kernels import Kernel
 from riskalign.losses import KL, ProperLoss
@@ -27,8 +28,11 @@ from riskalign.residual import (
     Valued,
     columns_of,
     onto_simplex,
+    own_shift,
     powered,
+    pushes,
     second_order,
+    slope_of,
     spread,
     squared_weights,
     temperature_exponents,
@@ -118,7 +122,7 @@ class NullWorld:
 
     def _of_problem(self, k: int, labels: LabelArray) -> FloatArray:
         """Terms of one problem, ``(n, B)``: all label sets are smoothed together."""
-        g, s = self.truths[k], self._shares[k]
+        g = self.truths[k]
         sets = [replace(self.problems[k], labels=column) for column in labels.T]
         starts = [self._start(drawn, g) for drawn in sets]
         residuals = [
@@ -130,22 +134,32 @@ class NullWorld:
         terms = np.empty(labels.shape)
         for b, (drawn, start, part) in enumerate(zip(sets, starts, parts, strict=True)):
             R = onto_simplex(start, spread(drawn, part))
-            refinement = second_order(drawn.loss, drawn.labels, drawn.one_hot(), R, s)
+            shift: FloatArray | float = 0.0
+            if self.start != "identity":
+                slope, smoothed_slope = self._slopes[k]
+                push = pushes(drawn, g, slope)
+                shift = own_shift(slope, smoothed_slope, push, drawn.weights)
+            refinement = second_order(drawn, R, self._shares[k], shift)
             terms[:, b] = risk_of(drawn.loss, drawn.labels, g) - refinement
         return terms
+
+    @cached_property
+    def _slopes(self) -> list[tuple[FloatArray, FloatArray]]:
+        """Slopes of the temperature start and their averages, the same for all label sets."""
+        slopes = []
+        for k, (problem, g) in enumerate(zip(self.problems, self.truths, strict=True)):
+            slope = slope_of(problem, g)
+            smoothed = spread(problem, self._smooth(k, columns_of(problem, slope)))
+            slopes.append((slope, smoothed))
+        return slopes
 
     def _start(self, drawn: Problem, g: FloatArray) -> FloatArray:
         """The start that would be fitted to the labels, each row left out: one Newton step."""
         if self.start == "identity":
             return g
-        z = floored_log(drawn.points)
-        centred = z - row_dot(g, z)[:, None]
-        score = drawn.weights * row_dot(drawn.one_hot(), centred)
-        information = drawn.weights @ row_dot(g, centred**2)
-        if information <= 0:
-            return g
-        tilt = (score.sum() - score) / information
-        return softmax(floored_log(g) + tilt[:, None] * z, axis=1)
+        push = pushes(drawn, g, slope_of(drawn, g))
+        tilt = push.sum() - push
+        return softmax(floored_log(g) + tilt[:, None] * floored_log(drawn.points), axis=1)
 
     def _smooth(self, k: int, residuals: FloatArray) -> FloatArray:
         located = replace(self._located[k], values=residuals + OFFSET)
@@ -224,10 +238,8 @@ def standard_error(fits: Sequence[Fit], signs: Sequence[float]) -> float:
         [sign * fit.terms for fit, sign in zip(fits, signs, strict=True)], axis=0
     )
     scale = (len(rows) / n) ** 2
-    contained = float(np.mean([_variance(column, weights[rows]) for column in null.T]))
     noise = float(np.var(weights[rows] @ null / weights[rows].sum(), ddof=1))
-    own = max(_variance(terms, weights) - contained * scale, 0.0)
-    return float(np.sqrt(own + noise * scale))
+    return float(np.sqrt(_variance(terms, weights) + noise * scale))
 
 
 def _variance(terms: FloatArray, weights: FloatArray) -> float:

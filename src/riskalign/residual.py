@@ -12,7 +12,8 @@ average with weight s_i gains twice what R's noise costs it when it is left out.
 
     terms_i = <y_i, l(f_i)> - 1/2 <y_i, l(R_i) + l(R_i + s_i (y_i - R_i))>
 
-has an expectation below the true error by the *squared* smoothing bias alone.
+has an expectation below the true error by the *squared* smoothing bias alone. A fitted
+temperature is noise of R too: a label is let into its fit along with the average.
 """
 
 from __future__ import annotations
@@ -23,11 +24,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import softmax
 
-from riskalign.arrays import FloatArray, IntArray, LabelArray, floored_log, row_dot
+from riskalign.arrays import FloatArray, IntArray, floored_log, row_dot
 from riskalign.bandwidth import Curve, Search
 from riskalign.decomposition import risk_of
 from riskalign.kernels import Kernel
-from riskalign.losses import ProperLoss
 from riskalign.sample import Problem
 from riskalign.smoothing import Average, Request, choose_smoother
 from riskalign.smoothing.squared import SquaredKernel
@@ -137,11 +137,44 @@ def onto_simplex(start: FloatArray, smoothed: FloatArray) -> FloatArray:
 
 
 def second_order(
-    loss: ProperLoss, labels: LabelArray, y: FloatArray, R: FloatArray, s: FloatArray
+    problem: Problem, R: FloatArray, s: FloatArray, shift: FloatArray | float
 ) -> FloatArray:
-    """1/2 <y, l(R) + l(R + s (y - R))>: refinement with R's noise taken out, row by row."""
-    let_in = R + s[:, None] * (y - R)
-    return (risk_of(loss, labels, R) + risk_of(loss, labels, let_in)) / 2
+    """1/2 <y, l(R) + l(R + s (y - R) + shift)>: refinement without R's noise, row by row.
+
+    `shift` is what a row's label would do to its own start.
+    """
+    let_in = R + s[:, None] * (problem.one_hot() - R) + shift
+    np.maximum(let_in, KEPT_SHARE * R, out=let_in)
+    left_out = risk_of(problem.loss, problem.labels, R)
+    return (left_out + risk_of(problem.loss, problem.labels, let_in)) / 2
+
+
+def slope_of(problem: Problem, g: FloatArray) -> FloatArray:
+    """The derivative of a temperature start g by its exponent, ``(n, K)``."""
+    z = floored_log(problem.points)
+    return g * (z - row_dot(g, z)[:, None])
+
+
+def pushes(problem: Problem, g: FloatArray, slope: FloatArray) -> FloatArray:
+    """By how much each row's label moves the fitted exponent, ``(n,)``."""
+    z = floored_log(problem.points)
+    information = float(problem.weights @ row_dot(slope, z))
+    if information <= 0:
+        return np.zeros(len(g))
+    return problem.weights * row_dot(problem.one_hot() - g, z) / information
+
+
+def own_shift(
+    slope: FloatArray, smoothed_slope: FloatArray, push: FloatArray, weights: FloatArray
+) -> FloatArray:
+    """What letting a label into the fit of the temperature does to its own R, ``(n, K)``.
+
+    Smoothing residuals undoes the part of a wrong exponent that the kernel can see: of the
+    variance of g, the share 1 - overlap^2 remains in R.
+    """
+    size = float(weights @ row_dot(slope, slope))
+    overlap = float(weights @ row_dot(slope, smoothed_slope)) / size if size > 0 else 0.0
+    return (1.0 - min(max(overlap, 0.0), 1.0) ** 2) * slope * push[:, None]
 
 
 NEWTON_STEPS = 30
@@ -213,7 +246,10 @@ def debiased(
             chosen = choose(batch, starts, kernel, engine, candidates, progress)
         else:
             chosen = list(choices[first : first + BATCH])
-        yield from _estimates(batch, starts, chosen, kernel, engine)
+        slopes = [slope_of(p, g) for p, g in zip(batch, starts, strict=True)]
+        if start == "identity":
+            slopes = [np.empty((len(g), 0)) for g in starts]
+        yield from _estimates(batch, starts, slopes, chosen, kernel, engine)
 
 
 def with_residuals(problem: Problem, start: FloatArray, flattening: float) -> Valued:
@@ -284,27 +320,35 @@ class _ResidualSearch(Search):
 def _estimates(
     batch: Sequence[Problem],
     starts: Sequence[FloatArray],
+    slopes: Sequence[FloatArray],
     choices: Sequence[Choice],
     kernel: Kernel,
     engine: str,
 ) -> Iterator[Debiased]:
     """Terms of each problem at its choice."""
-    valued = [
-        with_residuals(problem, start, choice.flattening)
-        for problem, start, choice in zip(batch, starts, choices, strict=True)
-    ]
+    valued = []
+    for problem, start, slope, choice in zip(batch, starts, slopes, choices, strict=True):
+        carrier = with_residuals(problem, start, choice.flattening)
+        extra = columns_of(problem, slope) + OFFSET
+        valued.append(replace(carrier, values=np.concatenate([carrier.values, extra], axis=1)))
     requests = [(k, choice.bandwidth) for k, choice in enumerate(choices)]
     shares = squared_weights(valued, requests, kernel, engine)
-    smoothed = [np.empty_like(start) for start in starts]
+    smoothed = [np.empty_like(problem.values) for problem in valued]
     smoother = choose_smoother(valued, kernel, engine, values_of)
     for k, rows, mean in smoother.each(requests, lambda k, rows, average: average.mean):
-        smoothed[k][rows] = spread(batch[k], mean - OFFSET)
-    for problem, start, q, s, choice in zip(batch, starts, smoothed, shares, choices, strict=True):
-        R = onto_simplex(start, q)
+        smoothed[k][rows] = mean - OFFSET
+    for k, (problem, start, slope) in enumerate(zip(batch, starts, slopes, strict=True)):
+        width = columns_of(problem, start).shape[1]
+        R = onto_simplex(start, spread(problem, smoothed[k][:, :width]))
+        shift: FloatArray | float = 0.0
+        if slope.size:
+            smoothed_slope = spread(problem, smoothed[k][:, width:])
+            push = pushes(problem, start, slope)
+            shift = own_shift(slope, smoothed_slope, push, problem.weights)
         loss_f = problem.loss(problem.points)  # (n, K)
         risk = loss_f[np.arange(len(R)), problem.labels]
-        refinement = second_order(problem.loss, problem.labels, problem.one_hot(), R, s)
-        yield Debiased(risk - refinement, risk, row_dot(R, loss_f), like(problem, R), choice)
+        terms = risk - second_order(problem, R, shares[k], shift)
+        yield Debiased(terms, risk, row_dot(R, loss_f), like(problem, R), choices[k])
 
 
 def squared_weights(
