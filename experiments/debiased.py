@@ -29,7 +29,6 @@ NOTIONS = ("classwise", "canonical")
 METHODS = {
     "plugin": {"estimator": "plugin"},
     "identity": {"estimator": "debiased", "start": "identity"},
-    "identity, RA": {"estimator": "debiased", "start": "identity", "bandwidth": "risk-alignment"},
     "temperature": {"estimator": "debiased", "start": "temperature"},
 }
 """The paper's plug-in, and debiased estimates."""
