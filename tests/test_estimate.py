@@ -383,6 +383,30 @@ def test_plugin_and_refinement_add_up_to_the_reconstructed_risk(case, kernel, h,
         assert result.value >= -1e-12
 
 
+@pytest.mark.parametrize("sharpness", [1.5, 12])
+@pytest.mark.parametrize("kernel", CANDIDATES)
+@pytest.mark.parametrize("notion", NOTIONS)
+def test_the_engine_chosen_for_large_samples_agrees_with_exact_sums(notion, kernel, sharpness):
+    case = ordinary(1300, 2 if notion == "binary" else 3, seed=9, sharpness=sharpness)
+    for h in CANDIDATES[kernel][:2]:
+        chosen, exact = (
+            ra.calibration_error(
+                case.y,
+                case.f,
+                notion=notion,
+                loss="kl",
+                kernel=kernel,
+                estimator="plugin",
+                bandwidth=h,
+                sample_weight=np.arange(1300) % 3,
+                engine=engine,
+            )
+            for engine in ("auto", "exact")
+        )
+        assert chosen.value == pytest.approx(exact.value, rel=1e-5)
+        np.testing.assert_allclose(chosen.conditional, exact.conditional, rtol=0, atol=5e-6)
+
+
 def test_scaling_the_weights_changes_nothing_but_the_objective():
     case = ordinary(15, 3, seed=4)
     weights = np.linspace(0.1, 3, 15)
