@@ -9,7 +9,7 @@ import numpy as np
 
 from riskalign.arrays import FloatArray
 from riskalign.losses import ProperLoss
-from riskalign.methods import Estimate, Method
+from riskalign.methods import CHUNK, Estimate, Method
 from riskalign.results import CalibrationResult, Overconfidence
 from riskalign.sample import Problem, Sample, on_simplex
 
@@ -49,20 +49,23 @@ def overconfidence(case: Case, conditional: FloatArray) -> Overconfidence:
 
     Samples for which a method has no R (NaN) are left out of the means.
     """
-    probabilities, weights = case.sample.probabilities, case.sample.weights
-    columns = probabilities if not case.single else case.problems[0].predictions[:, None]
-    unknown = np.isnan(conditional).any(axis=1)
-    if unknown.any():
-        conditional, columns = conditional[~unknown], columns[~unknown]
-        probabilities, weights = probabilities[~unknown], weights[~unknown]
-    weights = weights / weights.sum()
-    per_class = weights @ columns - weights @ conditional
+    f, weights = case.sample.probabilities, case.sample.weights
+    columns = f if not case.single else case.problems[0].predictions[:, None]
+    per_class, top_label, total = np.zeros(case.n_columns), 0.0, 0.0
+    for start in range(0, len(weights), CHUNK):
+        rows = np.arange(start, min(start + CHUNK, len(weights)))
+        rows = rows[~np.isnan(conditional[rows]).any(axis=1)]
+        R, w = conditional[rows], weights[rows]
+        per_class += w @ (columns[rows] - R)
+        total += w.sum()
+        if case.notion != "top-label":
+            R = on_simplex(R[:, 0]) if case.notion == "binary" else R
+            top = np.argmax(f[rows], axis=1)
+            own = np.arange(len(rows))
+            top_label += float(w @ (f[rows, top] - R[own, top]))
     if case.notion == "top-label":
-        return Overconfidence(per_class, float(per_class[0]))
-    R = on_simplex(conditional[:, 0]) if case.notion == "binary" else conditional
-    top = np.argmax(probabilities, axis=1)[:, None]
-    gap = np.take_along_axis(probabilities, top, axis=1) - np.take_along_axis(R, top, axis=1)
-    return Overconfidence(per_class, float(weights @ gap[:, 0]))
+        top_label = float(per_class[0])
+    return Overconfidence(per_class / total, top_label / total)
 
 
 def by_method(case: Case, method: Method) -> CalibrationResult:

@@ -217,8 +217,11 @@ class EqualMassBins(_IntervalBins):
     __repr__: ClassVar = spelled
 
     def _upper_edges(self, p: FloatArray, weights: FloatArray) -> FloatArray:
-        order = np.argsort(p)
-        ordered, seen = p[order], np.cumsum(weights[order])
+        if (weights == weights[0]).all():
+            ordered, seen = np.sort(p), np.arange(1.0, len(p) + 1)
+        else:
+            order = np.argsort(p)
+            ordered, seen = p[order], np.cumsum(weights[order])
         shares = np.arange(1, self.n_bins) / self.n_bins * seen[-1]
         cuts = np.unique(ordered[np.searchsorted(seen, shares * (1 - ROUNDING))])
         return cuts[cuts < p[weights > 0].max()]

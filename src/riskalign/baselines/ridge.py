@@ -27,6 +27,10 @@ ACCURACY = 1e-12
 """Largest error of a kernel entry (they are at most 1) in the low-rank form."""
 
 
+FEATURES = 10**8
+"""Most numbers that low-rank features may have: 800 MB."""
+
+
 def split(n: int, folds: int, seed: int) -> IntArray:
     """The part of each sample: `TEST` for a fifth, a fold's number for the others."""
     parts = np.full(n, TEST)
@@ -141,7 +145,7 @@ def estimate_on(
     y = problem.labels[:, None] if x.shape[1] == 1 else problem.one_hot()
     d = x - y
     folds = range(int(parts.max()) + 1)
-    features = low_rank(x, most=len(x) // 8)
+    features = low_rank(x, most=min(len(x) // 8, FEATURES // len(x)))
     risks = np.empty((len(folds), len(penalties)))
     fits = []
     for fold in folds:
