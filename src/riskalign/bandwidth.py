@@ -197,10 +197,12 @@ class Search:
         """The minimum over the kernel's range: bracket on some rows, refine on all."""
         low, high = self.kernel.bandwidth_range(self.problems[0].n_classes)
         lattice = _lattice(low, high)
+        octaves = np.union1d(np.arange(0, len(lattice), 2), [len(lattice) - 1])
         rows = self._some_rows()
         numbers = range(len(self.problems))
-        requests = [(k, h) for k in numbers for h in lattice.tolist()]
-        bracket = self._totals(requests, rows).reshape(len(self.problems), len(lattice))
+        requests = [(k, h) for k in numbers for h in lattice[octaves].tolist()]
+        bracket = np.full((len(self.problems), len(lattice)), np.nan)
+        bracket[:, octaves] = self._totals(requests, rows).reshape(len(self.problems), -1)
         minima = [
             _Minimum(problem, lattice, objective, rows is None)
             for problem, objective in zip(self.problems, bracket, strict=True)
@@ -263,22 +265,22 @@ class _Minimum:
         self._name = problem.name
         self._weight = float(problem.weights.sum())
         self._lattice = lattice
-        self._bracket = bracket
+        self._bracket = bracket  # objective over some rows; NaN where it was not evaluated
         known = bracket if on_all_rows else np.full_like(bracket, np.nan)
-        self._known = known.copy()  # objective over all rows, where it was evaluated
+        self._known = known.copy()  # objective over all rows
 
     def next_bandwidths(self) -> list[float]:
         """The bracket's minimum and its neighbours, then outwards until the minimum is inside."""
-        seen = np.flatnonzero(~np.isnan(self._known))
-        best = self._best(seen)
+        seen = not np.isnan(self._known).all()
+        best = self._best(self._known if seen else self._bracket)
         around = np.arange(max(best - 1, 0), min(best + 2, len(self._lattice)))
         missing: list[float] = self._lattice[around[np.isnan(self._known[around])]].tolist()
         return missing
 
-    def _best(self, seen: IntArray) -> int:
-        if not len(seen):
-            return _best(self._bracket, self._weight)
-        return int(seen[_best(self._known[seen], self._weight)])
+    def _best(self, objective: FloatArray) -> int:
+        """Where on the lattice the objective is lowest, as far as it is known."""
+        known = np.flatnonzero(~np.isnan(objective))
+        return int(known[_best(objective[known], self._weight)])
 
     def add(self, h: float, objective: float) -> None:
         """Note the objective over all rows at a bandwidth of the lattice."""
@@ -289,22 +291,22 @@ class _Minimum:
 
         Points seen on some rows alone are aligned with those seen on all.
         """
-        seen = np.flatnonzero(~np.isnan(self._known))
-        best = self._best(seen)
-        objective = self._bracket + (self._known[best] - self._bracket[best])
-        objective[seen] = self._known[seen]
-        flat = _flat(self._known[seen], self._weight)
-        if best in (0, len(self._lattice) - 1) or flat:
-            edge = not flat
-            return Curve(self._name, self._lattice, objective, float(self._lattice[best]), edge)
+        anchor, best = self._best(self._bracket), self._best(self._known)
+        aligned = self._bracket + (self._known[anchor] - self._bracket[anchor])
+        objective = np.where(np.isnan(self._known), aligned, self._known)
+        evaluated = ~np.isnan(objective)
+        candidates, objective = self._lattice[evaluated], objective[evaluated]
+        flat = _flat(self._known[~np.isnan(self._known)], self._weight)
+        if flat or best in (0, len(self._lattice) - 1):
+            return Curve(self._name, candidates, objective, float(self._lattice[best]), not flat)
         vertex, lowest = _vertex(np.log(self._lattice), self._known, best)
         rounded = np.exp(STEP * np.round(vertex / STEP))
         value = float(np.clip(rounded, self._lattice[best - 1], self._lattice[best + 1]))
-        if value in self._lattice:
-            return Curve(self._name, self._lattice, objective, value, False)
-        place = int(np.searchsorted(self._lattice, value))
-        candidates = np.insert(self._lattice, place, value)
-        return Curve(self._name, candidates, np.insert(objective, place, lowest), value, False)
+        if value not in candidates:
+            place = int(np.searchsorted(candidates, value))
+            candidates = np.insert(candidates, place, value)
+            objective = np.insert(objective, place, lowest)
+        return Curve(self._name, candidates, objective, value, False)
 
 
 def _vertex(x: FloatArray, y: FloatArray, best: int) -> tuple[float, float]:

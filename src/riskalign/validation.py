@@ -77,6 +77,8 @@ def as_sample(
 
 
 def _array(values: object, name: str) -> npt.NDArray[Any]:
+    if np.ma.is_masked(values):
+        raise ValueError(f"`{name}` has masked entries. Drop those samples from all arguments.")
     try:
         array = np.asarray(values)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -97,7 +99,9 @@ def _numeric(values: object, name: str) -> FloatArray:
         try:
             return array.astype(np.float64)
         except (TypeError, ValueError) as error:
-            raise TypeError(f"`{name}` must hold numbers; found {array.dtype}.") from error
+            raise TypeError(
+                f"`{name}` must hold numbers; found {array.dtype}. The order is (y_true, y_prob)."
+            ) from error
     if array.dtype.kind not in "fiubOUS":
         raise TypeError(f"`{name}` must hold real numbers; found {array.dtype}.")
     return array.astype(np.float64, copy=False)

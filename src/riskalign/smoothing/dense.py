@@ -41,7 +41,8 @@ class DenseSmoother:
         The batch, the kernel, and what is averaged.
     single : bool
         Exponentials and value sums in float32. Scores stay in float64 up to the row
-        maximum, so R errs by about 2e-7 at any bandwidth, at a third of the cost.
+        maximum, so R errs by about 2e-7 at any bandwidth (1e-6 where predictions are very
+        peaked), at a third of the cost.
     """
 
     search_rows = 512

@@ -26,7 +26,7 @@ KEPT = 400_000
 BATCH = 64
 """Problems whose sums at all requested bandwidths are held at once."""
 
-ISOLATED = 0.1
+ISOLATED = 0.15
 """A row whose own term outweighs the rest by more than 1/ISOLATED is summed exactly: what
 remains after its removal is too small a part of what was interpolated."""
 
