@@ -15,11 +15,14 @@ from riskalign.losses import ProperLoss
 from riskalign.methods import KernelSmoother
 from riskalign.reliability import ReliabilityCurve
 from riskalign.results import CalibrationResult
+from riskalign.significance import CalibrationTest, Comparison, calibration_test, compare
 
 __all__ = [
     "AlwaysZero",
     "BandwidthSearch",
     "CalibrationResult",
+    "CalibrationTest",
+    "Comparison",
     "EqualMassBins",
     "EqualWidthBins",
     "KernelRidge",
@@ -29,6 +32,8 @@ __all__ = [
     "SimplexBins",
     "SmoothECE",
     "calibration_error",
+    "calibration_test",
+    "compare",
     "datasets",
     "reliability_curve",
     "select_bandwidth",

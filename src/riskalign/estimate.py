@@ -140,14 +140,16 @@ def calibration_error(
     )
     options = KernelSmoother(bandwidth, kernel, estimator, candidates, power, start)
     chosen = _choose_method(method, options, engine)
-    case = _case(sample, _default_notion(notion, y_prob), loss)
+    case = make_case(sample, default_notion(notion, y_prob), loss)
     check_scope(chosen, case.notion, case.loss)
+    check_confidence(confidence, chosen)
     if not isinstance(chosen, KernelSmoother):
         return by_method(case, chosen)
     one_of("estimator", chosen.estimator, (*ESTIMATORS, DEBIASED))
     one_of("start", chosen.start, STARTS)
     if chosen.estimator == DEBIASED and chosen.norm is None:
-        return _debiased(case, chosen, engine, confidence, progress)
+        fit, found = fit_debiased(case, chosen, engine, progress)
+        return by_residuals(case, fit, found, confidence)
     setup = _setup(case, chosen.kernel, engine, progress)
     bandwidths, search = _resolve_bandwidth(
         setup, chosen.bandwidth, chosen.candidates, chosen.power
@@ -202,7 +204,7 @@ def select_bandwidth(
         ignore_index=ignore_index,
         classes=classes,
     )
-    case = _case(sample, _default_notion(notion, y_prob), loss)
+    case = make_case(sample, default_notion(notion, y_prob), loss)
     setup = _setup(case, kernel, engine, progress)
     return _search(setup, one_of("criterion", criterion, CRITERIA), candidates, power)
 
@@ -259,7 +261,7 @@ def reliability_curve(
         ignore_index=ignore_index,
         classes=classes,
     )
-    case = _case(sample, _default_notion(notion, y_prob), loss)
+    case = make_case(sample, default_notion(notion, y_prob), loss)
     setup = _setup(case, kernel, engine, progress)
     points = _grid_points(grid, setup)
     one_of("start", start, STARTS)
@@ -287,7 +289,8 @@ class _Setup(Case):
         return bandwidths if self.notion == "classwise" else float(bandwidths[0])
 
 
-def _default_notion(notion: str | None, y_prob: object) -> str:
+def default_notion(notion: str | None, y_prob: object) -> str:
+    """The notion asked for, or the one that the shape of the predictions suggests."""
     if notion is not None:
         return one_of("notion", notion, NOTIONS)
     return "binary" if np.ndim(np.asarray(y_prob)) == 1 else "classwise"
@@ -317,7 +320,8 @@ def _choose_method(
     return method
 
 
-def _case(sample: Sample, notion: str, loss: str | ProperLoss) -> Case:
+def make_case(sample: Sample, notion: str, loss: str | ProperLoss) -> Case:
+    """What is asked, with strings turned into objects."""
     if notion == "binary" and len(sample.classes) != 2:
         raise ValueError(
             f"`notion='binary'` needs two classes; found {len(sample.classes)}. Use 'top-label', "
@@ -485,20 +489,28 @@ def _estimate(
     )
 
 
-def _debiased(
-    case: Case,
-    method: KernelSmoother,
-    engine: str,
-    confidence: float | None,
-    progress: bool | None,
-) -> CalibrationResult:
-    """The debiased estimate, with its interval if asked for."""
+def check_confidence(confidence: float | None, method: Method | KernelSmoother) -> None:
+    """A level in (0, 1), for the one estimator that has an interval."""
+    if confidence is None:
+        return
+    if not isinstance(confidence, Real) or not 0 < confidence < 1:
+        raise ValueError(f"`confidence` must lie between 0 and 1; found {confidence!r}.")
+    if not isinstance(method, KernelSmoother) or method.estimator != DEBIASED:
+        raise ValueError(
+            "`confidence` needs estimator='debiased': other estimators have a bias that no "
+            "interval around them covers. Leave it out, or choose that estimator."
+        )
+
+
+def fit_debiased(
+    case: Case, method: KernelSmoother, engine: str, progress: bool | None
+) -> tuple[Fit, BandwidthSearch | None]:
+    """The debiased estimates of a case, and the search that found their bandwidths."""
     setup = _setup(case, method.kernel, engine, progress)
     choices, candidates, search = _choices(setup, method)
     estimates = list(
         debiased(case.problems, setup.kernel, engine, method.start, choices, candidates, progress)
     )
-    search = search or found_by(estimates, case.notion == "classwise")
     fit = Fit(
         case.sample,
         case.notion,
@@ -509,7 +521,7 @@ def _debiased(
         engine,
         method.start,
     )
-    return by_residuals(case, fit, search, confidence)
+    return fit, search or found_by(estimates, case.notion == "classwise")
 
 
 def _choices(

@@ -1,0 +1,323 @@
+"""Whether a model is calibrated at all, and which of two models is calibrated better."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from riskalign.arrays import FloatArray
+from riskalign.bandwidth import Search, risk_alignment
+from riskalign.composition import Case
+from riskalign.debiasing import DEBIASED
+from riskalign.estimate import check_confidence, default_notion, fit_debiased, make_case
+from riskalign.inference import NullWorld, draw_labels, outcomes_of, standard_error
+from riskalign.kernels import KERNELS, Kernel
+from riskalign.losses import ProperLoss
+from riskalign.methods import KernelSmoother
+from riskalign.progress import track
+from riskalign.residual import Choice
+from riskalign.sample import reduce
+from riskalign.smoothing import choose_smoother
+from riskalign.validation import as_sample, one_of
+
+SCALES = (1.0, 4.0, 16.0)
+"""Multiples of the bandwidth that the test looks at: fine structure, and broad trends."""
+
+DRAWS_AT_ONCE = 128
+"""Label sets held at once."""
+
+
+@dataclass(frozen=True)
+class CalibrationTest:
+    """The outcome of `calibration_test`.
+
+    Attributes
+    ----------
+    p_value : the share of label sets drawn from the predictions, the observed one included,
+        whose statistic is at least the observed
+    statistic : standard deviations by which the debiased error exceeds that of drawn labels,
+        at the bandwidth where it does so most
+    bandwidths : the bandwidths looked at, ``(3,)``; ``(3, K)`` for class-wise errors
+    """
+
+    p_value: float
+    statistic: float
+    n_draws: int
+    bandwidths: FloatArray
+    notion: str
+    loss: str
+    n_samples: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers as JSON-ready types."""
+        return asdict(self) | {"bandwidths": self.bandwidths.tolist()}
+
+    def __str__(self) -> str:
+        """Two lines."""
+        return (
+            f"test of calibration, {self.notion}, {self.loss} loss, n = {self.n_samples:,}\n"
+            f"  p = {self.p_value:.4g} (statistic {self.statistic:.2f}, {self.n_draws} label sets "
+            "drawn from the predictions)"
+        )
+
+
+def calibration_test(
+    y_true: object,
+    y_prob: object,
+    *,
+    notion: str | None = None,
+    loss: str | ProperLoss = "l2",
+    n_draws: int = 999,
+    seed: int = 0,
+    kernel: str = "dirichlet",
+    sample_weight: object = None,
+    from_logits: bool = False,
+    normalize: bool = False,
+    ignore_index: int | None = None,
+    classes: Sequence[object] | None = None,
+    engine: str = "auto",
+    progress: bool | None = None,
+) -> CalibrationTest:
+    """Test whether the labels could have been drawn from the predictions.
+
+    The debiased error of the observed labels is compared with those of label sets drawn from
+    the predictions. Nothing else depends on the labels, the bandwidths neither: the size is
+    exact for any number of samples and classes. The null hypothesis is y ~ f, whatever the
+    notion, which decides what departures are looked for: a model that is calibrated class
+    by class but not as a whole may be rejected, and may be missed.
+
+    Parameters
+    ----------
+    n_draws : int
+        Label sets drawn. The smallest p-value is 1 / (n_draws + 1).
+    seed : int
+        Seed of the draws.
+    others
+        As for `calibration_error`.
+
+    Returns
+    -------
+    CalibrationTest
+
+    Examples
+    --------
+    >>> import riskalign as ra
+    >>> data = ra.datasets.temperature(1000, 3, t2=0.6, seed=0)
+    >>> test = ra.calibration_test(data.y_true, data.y_prob, n_draws=99)
+    >>> test.p_value
+    0.01
+    """
+    if not isinstance(n_draws, int) or n_draws < 1:
+        raise ValueError(f"`n_draws` must be a positive integer; found {n_draws!r}.")
+    sample = as_sample(
+        y_true,
+        y_prob,
+        sample_weight=sample_weight,
+        from_logits=from_logits,
+        normalize=normalize,
+        ignore_index=ignore_index,
+        classes=classes,
+    )
+    case = make_case(sample, default_notion(notion, y_prob), loss)
+    chosen = KERNELS[one_of("kernel", kernel, KERNELS)]
+    generator = np.random.default_rng(seed)
+    bandwidths = _label_free(case, chosen, engine, generator, progress)  # (3, problems)
+    worlds = [
+        NullWorld(
+            case.problems,
+            [problem.points for problem in case.problems],
+            [Choice(h) for h in row.tolist()],
+            chosen,
+            engine,
+            "identity",
+        )
+        for row in bandwidths
+    ]
+    statistics = _statistics(case, worlds, n_draws, generator, progress)
+    observed, drawn = statistics[0], statistics[1:]
+    return CalibrationTest(
+        p_value=float((1 + np.count_nonzero(drawn >= observed)) / (1 + n_draws)),
+        statistic=float(observed),
+        n_draws=n_draws,
+        bandwidths=bandwidths if case.notion == "classwise" else bandwidths[:, 0],
+        notion=case.notion,
+        loss=case.loss.name,
+        n_samples=len(sample.labels),
+    )
+
+
+def _label_free(
+    case: Case, kernel: Kernel, engine: str, generator: np.random.Generator, progress: bool | None
+) -> FloatArray:
+    """Multiples of the risk-alignment bandwidths of labels drawn from the predictions."""
+    labels = draw_labels(case.sample.probabilities, 1, generator)[:, 0]
+    problems = reduce(replace(case.sample, labels=labels), case.notion, case.loss)
+    smoother = choose_smoother(problems, kernel, engine)
+    curves = Search(problems, smoother, kernel, risk_alignment(2), progress).continuous()
+    widest = kernel.bandwidth_range(problems[0].n_classes)[1]
+    chosen = np.array([curve.value for curve in curves])
+    return np.minimum(np.outer(SCALES, chosen), widest)
+
+
+def _statistics(
+    case: Case,
+    worlds: Sequence[NullWorld],
+    n_draws: int,
+    generator: np.random.Generator,
+    progress: bool | None,
+) -> FloatArray:
+    """Of the observed and the drawn label sets, ``(1 + n_draws,)``.
+
+    Each scale is standardised over all sets, the observed one among them, so that none is
+    treated differently; then the largest scale counts.
+    """
+    sample = case.sample
+    weights = sample.weights / sample.weights.sum()
+    values = []
+    starts = range(0, n_draws + 1, DRAWS_AT_ONCE)
+    for start in track(((1, start) for start in starts), len(starts), "label sets", progress):
+        count = min(DRAWS_AT_ONCE, n_draws + 1 - start)
+        labels = draw_labels(sample.probabilities, count, generator)
+        if start == 0:
+            labels[:, 0] = sample.labels
+        outcomes = outcomes_of(sample, case.notion, case.loss, labels)
+        values.append([weights @ world.terms(outcomes) for world in worlds])
+    table: FloatArray = np.concatenate(values, axis=1)  # (3, 1 + n_draws)
+    spread = table.std(axis=1, keepdims=True)
+    centred = table - table.mean(axis=1, keepdims=True)
+    standardised = np.divide(centred, spread, out=np.zeros_like(table), where=spread > 0)
+    highest: FloatArray = standardised.max(axis=0)
+    return highest
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The outcome of `compare`.
+
+    Attributes
+    ----------
+    difference : error of the first model less that of the second: negative where the first
+        is calibrated better
+    standard_error, interval, confidence : of the difference
+    p_value : two-sided, of no difference
+    values : the two errors
+    """
+
+    difference: float
+    standard_error: float
+    interval: tuple[float, float]
+    confidence: float
+    p_value: float
+    values: tuple[float, float]
+    names: tuple[str, str]
+    notion: str
+    loss: str
+    n_samples: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers as JSON-ready types."""
+        lists = {name: list(getattr(self, name)) for name in ("interval", "values", "names")}
+        return asdict(self) | lists
+
+    def __str__(self) -> str:
+        """A short table."""
+        first, second = self.names
+        width = max(len(first), len(second), len("difference"))
+        low, high = self.interval
+        return "\n".join(
+            [
+                f"{self.notion} calibration error, {self.loss} loss, n = {self.n_samples:,}",
+                f"  {first:<{width}}  {self.values[0]:.6f}",
+                f"  {second:<{width}}  {self.values[1]:.6f}",
+                f"  {'difference':<{width}}  {self.difference:+.6f}, "
+                f"{self.confidence:.0%} interval {low:+.6f} to {high:+.6f}, p = {self.p_value:.3g}",
+            ]
+        )
+
+
+def compare(
+    y_true: object,
+    prob_a: object,
+    prob_b: object,
+    *,
+    notion: str | None = None,
+    loss: str | ProperLoss = "l2",
+    names: tuple[str, str] = ("A", "B"),
+    confidence: float = 0.95,
+    start: str = "temperature",
+    kernel: str = "dirichlet",
+    sample_weight: object = None,
+    from_logits: bool = False,
+    normalize: bool = False,
+    ignore_index: int | None = None,
+    classes: Sequence[object] | None = None,
+    engine: str = "auto",
+    progress: bool | None = None,
+) -> Comparison:
+    """Compare the calibration errors of two models on the same samples.
+
+    The difference of two debiased errors, with the interval of paired data: what moves both
+    estimates alike does not widen it.
+
+    Parameters
+    ----------
+    prob_a, prob_b : array-like of shape (n,) or (n, K)
+        Predictions of the two models for the same samples.
+    names : pair of str
+        The models' names.
+    confidence : float
+        Level of the interval.
+    others
+        As for `calibration_error`.
+
+    Returns
+    -------
+    Comparison
+
+    Examples
+    --------
+    >>> import riskalign as ra
+    >>> data = ra.datasets.temperature(2000, 3, t2=0.6, seed=0)
+    >>> diff = ra.compare(data.y_true, data.y_prob, data.conditional, names=("model", "truth"))
+    >>> diff.interval[0] > 0, diff.p_value < 0.001
+    (True, True)
+    """
+    method = KernelSmoother(kernel=kernel, estimator=DEBIASED, start=start)
+    check_confidence(confidence, method)
+    cases = []
+    for probabilities in (prob_a, prob_b):
+        sample = as_sample(
+            y_true,
+            probabilities,
+            sample_weight=sample_weight,
+            from_logits=from_logits,
+            normalize=normalize,
+            ignore_index=ignore_index,
+            classes=classes,
+        )
+        cases.append(make_case(sample, default_notion(notion, probabilities), loss))
+    if cases[0].sample.probabilities.shape != cases[1].sample.probabilities.shape:
+        shapes = " and ".join(str(case.sample.probabilities.shape) for case in cases)
+        raise ValueError(f"`prob_a` and `prob_b` must have one shape; found {shapes}.")
+    fits = [fit_debiased(case, method, engine, progress)[0] for case in cases]
+    weights = cases[0].sample.weights / cases[0].sample.weights.sum()
+    first, second = (float(weights @ fit.terms) for fit in fits)
+    error = standard_error(fits, [1.0, -1.0])
+    difference = first - second
+    reach = float(ndtri((1 + confidence) / 2)) * error
+    return Comparison(
+        difference=difference,
+        standard_error=error,
+        interval=(difference - reach, difference + reach),
+        confidence=confidence,
+        p_value=1.0 if difference == 0 else float(2 * ndtr(-abs(difference) / error)),
+        values=(first, second),
+        names=(str(names[0]), str(names[1])),
+        notion=cases[0].notion,
+        loss=cases[0].loss.name,
+        n_samples=len(weights),
+    )
