@@ -41,10 +41,10 @@ from riskalign.residual import (
 from riskalign.sample import Problem, Sample, reduce
 from riskalign.smoothing import choose_smoother
 
-NULL_DRAWS = 40
-"""Label sets that show the null variance: its root errs by a ninth."""
+NULL_DRAWS = 30
+"""Label sets that show the null variance: its root errs by an eighth."""
 
-NULL_ROWS = 4_000
+NULL_ROWS = 2_000
 """Rows that show the null variance; from m of n rows it is scaled by (m / n)^2, because
 each row's weights spread over m instead of n neighbours and m instead of n rows are averaged."""
 

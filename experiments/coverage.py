@@ -1,0 +1,104 @@
+"""How often the 95% interval of a debiased error covers the truth, and how wide it is.
+
+Run: python -m experiments.coverage [--repetitions 100] [--report]
+
+The truth is the population's: the mean over 200,000 draws. Bandwidths are chosen on the
+data that the interval is for.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from functools import cache
+
+import numpy as np
+
+import riskalign as ra
+from experiments.cells import RESULTS, Row, group, load, markdown, run
+from riskalign.datasets import FAMILIES
+
+PATH = RESULTS / "coverage.csv"
+KEYS = ("family", "classes", "samples", "notion", "loss", "seed")
+CLASSES = (2, 4, 10)
+SAMPLES = (500, 1_000, 2_000, 5_000)
+POPULATION = 200_000
+
+
+def cells(repetitions: int, max_samples: int) -> Iterator[Row]:
+    """Class-wise cells first: canonical ones cost n^2."""
+    for notion in ("classwise", "canonical"):
+        for seed in range(repetitions if notion == "classwise" else repetitions // 4):
+            for samples in (n for n in SAMPLES if n <= max_samples):
+                for classes in CLASSES:
+                    for family in FAMILIES:
+                        for loss in ("l2", "kl"):
+                            values = (family, float(classes), float(samples), notion, loss)
+                            yield dict(zip(KEYS, (*values, float(seed)), strict=True))
+
+
+@cache
+def truth(family: str, classes: int, notion: str, loss: str) -> float:
+    """The population's error."""
+    return FAMILIES[family](POPULATION, classes, 5).truth(notion, loss, given="marginal")
+
+
+def compute(cell: Row) -> list[Row]:
+    """One interval."""
+    family, notion, loss = str(cell["family"]), str(cell["notion"]), str(cell["loss"])
+    classes, samples, seed = (int(cell[key]) for key in ("classes", "samples", "seed"))
+    data = FAMILIES[family](samples, classes, 10_000 + seed)
+    result = ra.calibration_error(
+        data.y_true,
+        data.y_prob,
+        notion=notion,
+        loss=loss,
+        estimator="debiased",
+        confidence=0.95,
+        engine="grid" if notion == "classwise" else "auto",
+    )
+    assert result.interval is not None
+    low, high = result.interval
+    true = truth(family, classes, notion, loss)
+    return [{"truth": true, "value": result.value, "low": low, "high": high}]
+
+
+def report(rows: list[Row], *keys: str) -> str:
+    """Coverage with its standard error, width, and the width that an honest normal would have."""
+    header = [*keys, "intervals", "coverage", "width x 100", "3.92 sd of value x 100"]
+    lines = []
+    for names, own in group(rows, *keys).items():
+        low, high, true = (np.array([float(r[k]) for r in own]) for k in ("low", "high", "truth"))
+        covered = (low <= true) & (true <= high)
+        rate, count = covered.mean(), len(own)
+        error = np.sqrt(max(rate * (1 - rate), 0.25 / count) / count)
+        sds = [
+            3.92 * np.std([float(r["value"]) for r in cell], ddof=1)
+            for cell in group(own, *KEYS[:-1]).values()
+            if len(cell) > 1
+        ]
+        shown = [f"{n:,.0f}" if isinstance(n, float) else str(n) for n in names]
+        width = f"{100 * np.mean(high - low):.3f}"
+        spread = f"{100 * np.mean(sds):.3f}" if sds else ""
+        lines.append([*shown, str(count), f"{rate:.3f} ± {error:.3f}", width, spread])
+    return markdown(header, lines)
+
+
+def main() -> None:
+    """Compute what is missing, then write the report."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repetitions", type=int, default=100)
+    parser.add_argument("--max-samples", type=int, default=5_000)
+    parser.add_argument("--report", action="store_true", help="only write the report")
+    options = parser.parse_args()
+    if options.report:
+        rows = load(PATH)
+    else:
+        rows = run(PATH, KEYS, cells(options.repetitions, options.max_samples), compute)
+    parts = ["# Coverage of the 95% interval", report(rows, "family", "notion")]
+    parts += [report(rows, "family", "samples"), report(rows, "family", "classes")]
+    (RESULTS / "coverage.md").write_text("\n\n".join(parts) + "\n")
+
+
+if __name__ == "__main__":
+    main()
