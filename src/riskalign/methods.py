@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import MISSING, Field, dataclass, fields
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -134,7 +134,7 @@ def _is_default(option: Field[Any], value: object) -> bool:
     return default is not MISSING and (value is default or (plain and value == default))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class KernelSmoother:
     """The default method, spelled out: the options of `calibration_error` as an object.
 
@@ -166,6 +166,8 @@ class KernelSmoother:
     power: float = 2
     start: str = "temperature"
     norm: str | None = None
+
+    __repr__: ClassVar = spelled
 
     def __post_init__(self) -> None:
         if self.norm is None:

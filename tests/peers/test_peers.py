@@ -4,6 +4,9 @@ Where a peer's definition differs, a test says how: the peer agrees once the dif
 taken out of the data. `docs/definitions.md` has the differences in words.
 """
 
+import runpy
+from pathlib import Path
+
 import calibration as uncertainty_calibration
 import numpy as np
 import pytest
@@ -61,7 +64,7 @@ def test_bin_means_are_those_of_scikit_learn(strategy, n_bins, ties):
         p = np.round(p * 2 * n_bins) / (2 * n_bins)  # on edges and half way between
     kind = ra.EqualWidthBins if strategy == "uniform" else ra.EqualMassBins
     edges = kind(n_bins)._upper_edges(p, np.ones(600))
-    bins = BinMeans.of(Problem("", p, y, np.ones(600), L2.binary), p, edges)
+    bins = BinMeans.of(Problem("", p, y, np.ones(600), L2.binary), edges)
     mean_label, mean_prediction = calibration_curve(y, p, n_bins=n_bins, strategy=strategy)
     np.testing.assert_allclose(bins.label[bins.held], mean_label, rtol=1e-12)
     np.testing.assert_allclose(bins.prediction[bins.held], mean_prediction, rtol=1e-12)
@@ -209,3 +212,19 @@ def test_smooth_ece_is_that_of_relplot(n):
     right = (f.argmax(axis=1) == y).astype(int)
     ours = value(y, f, ra.SmoothECE(), notion="top-label")
     assert abs(ours - relplot.smECE(f.max(axis=1), right)) < 2**-10
+
+
+def test_relplot_counts_certainty_half():
+    """Moved inside by a few of its nodes, certain predictions count the same as here."""
+    y, p = inside(1000)
+    p[:300], y[:240] = 1.0, 1
+    y[240:300] = 0
+    ours = value(y, p, ra.SmoothECE())
+    assert abs(ours - relplot.smECE(p, y)) > 0.005
+    assert abs(ours - relplot.smECE(np.minimum(p, 0.997), y)) < 0.002
+
+
+def test_the_page_of_definitions_shows_what_the_script_prints():
+    path = Path(__file__).parents[2] / "examples" / "definitions.py"
+    script = runpy.run_path(str(path))
+    assert script["table"]() in script["PAGE"].read_text()

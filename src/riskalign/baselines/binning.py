@@ -61,10 +61,10 @@ class BinMeans:
     prediction: FloatArray
 
     @classmethod
-    def of(cls, problem: Problem, p: FloatArray, upper_edges: FloatArray) -> BinMeans:
+    def of(cls, problem: Problem, upper_edges: FloatArray) -> BinMeans:
         """Means over bins (lower, upper] that the edges cut; the first one holds 0."""
+        p, w, n_bins = problem.predictions, problem.weights, len(upper_edges) + 1
         index = np.searchsorted(upper_edges, p)
-        w, n_bins = problem.weights, len(upper_edges) + 1
         mass = sum_by(index, w, n_bins)
 
         def over(top: FloatArray, bottom: FloatArray) -> FloatArray:
@@ -138,7 +138,8 @@ class _IntervalBins(ABC):
 
     def _estimate(self, problem: Problem) -> Estimate:
         p = np.ascontiguousarray(problem.predictions)
-        bins = BinMeans.of(problem, p, self._upper_edges(p, problem.weights))
+        problem = replace(problem, predictions=p)
+        bins = BinMeans.of(problem, self._upper_edges(p, problem.weights))
         answer = plug_in(problem, bins.label[bins.index], "R is the label mean of a bin")
         if self.norm is not None:
             return replace(answer, value=bins.norm(self.norm))
