@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -133,6 +134,50 @@ class CalibrationResult:
             "interval": None if self.interval is None else list(self.interval),
             "confidence": self.confidence,
         }
+
+    def to_columns(self) -> dict[str, list[Any]]:
+        """A row for each class of a class-wise error, one row for others, as columns."""
+        name = {"top-label": "top label", "canonical": "all classes"}.get(self.notion)
+        one = [name or (self.classes[-1] if self.classes else "")]
+        names = list(self.classes) if self.per_class is not None else one
+        values = np.atleast_1d(self.value if self.per_class is None else self.per_class)
+        gaps = np.full(len(names), np.nan)
+        if self.overconfidence is not None:
+            whole = self.notion == "canonical"
+            gaps[:] = self.overconfidence.top_label if whole else self.overconfidence.per_class
+        h = np.nan if self.bandwidth is None else self.bandwidth
+        edge = False if self.search is None else self.search.at_edge
+        return {
+            "class": names,
+            "error": values.tolist(),
+            "overconfidence": gaps.tolist(),
+            "bandwidth": np.broadcast_to(h, values.shape).tolist(),
+            "at_edge": np.broadcast_to(edge, values.shape).tolist(),
+        }
+
+    def to_frame(self, library: str = "pandas") -> Any:
+        """A data frame: a row for each class of a class-wise error, one row for others.
+
+        Parameters
+        ----------
+        library : {"pandas", "polars"}
+            Whose data frame.
+
+        Examples
+        --------
+        >>> import riskalign as ra
+        >>> data = ra.datasets.temperature(400, 3, seed=0)
+        >>> result = ra.calibration_error(data.y_true, data.y_prob, bandwidth=0.05)
+        >>> result.to_frame().columns.tolist()
+        ['class', 'error', 'overconfidence', 'bandwidth', 'at_edge']
+        """
+        if library not in ("pandas", "polars"):
+            raise ValueError(f"`library` must be 'pandas' or 'polars'; found {library!r}.")
+        try:
+            module = importlib.import_module(library)
+        except ImportError:
+            raise ImportError(f"`to_frame` needs {library}: pip install {library}.") from None
+        return module.DataFrame(self.to_columns())
 
     def __str__(self) -> str:
         """A short table."""
