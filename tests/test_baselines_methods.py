@@ -1,6 +1,8 @@
 """The interface of methods: what combines, what does not, what is printed."""
 
+import inspect
 import json
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -200,3 +202,11 @@ def test_print_names_method_and_definition():
     text = str(error(case, "canonical", ra.KernelRidge(folds=4)))
     assert "KernelRidge(folds=4); penalty" in text
     assert "f - R" not in text
+
+
+def test_the_smoother_s_defaults_are_those_of_calibration_error():
+    arguments = inspect.signature(ra.calibration_error).parameters
+    shared = [option for option in fields(ra.KernelSmoother) if option.name in arguments]
+    assert {"bandwidth", "kernel", "estimator", "candidates", "power"} <= {o.name for o in shared}
+    for option in shared:
+        assert arguments[option.name].default == option.default

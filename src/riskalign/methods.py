@@ -173,7 +173,7 @@ class KernelSmoother:
         if self.norm is None:
             return
         one_of("norm", self.norm, NORMS)
-        if self.changed("estimator"):
+        if self.estimator != "plugin" and self.changed("estimator"):
             raise ValueError(
                 f"`norm={self.norm!r}` is of R - f itself and takes no estimator; found "
                 f"estimator={self.estimator!r}. Leave out one of the two."
