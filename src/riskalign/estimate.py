@@ -3,27 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from numbers import Real
 
 import numpy as np
 
 from riskalign.arrays import FloatArray, IntArray
-from riskalign.bandwidth import CRITERIA, BandwidthSearch, Search, paper_candidates
+from riskalign.bandwidth import CRITERIA, BandwidthSearch
 from riskalign.baselines import check_scope
 from riskalign.composition import Case, by_method, overconfidence
 from riskalign.debiasing import DEBIASED, by_residuals, found_by
 from riskalign.decomposition import ESTIMATORS, Terms, decompose
 from riskalign.inference import Fit
-from riskalign.kernels import KERNELS, Kernel
-from riskalign.losses import LOSSES, ProperLoss
+from riskalign.losses import ProperLoss
 from riskalign.methods import Bandwidth, Candidates, KernelSmoother, Method, norm_of
+from riskalign.options import (
+    Setup,
+    check_confidence,
+    choose_method,
+    default_notion,
+    grid_points,
+    make_case,
+    make_setup,
+    resolve_bandwidth,
+    search_bandwidth,
+    smoothing_choices,
+)
 from riskalign.reliability import ReliabilityCurve, curve_of_labels, curve_of_residuals
 from riskalign.residual import STARTS, Choice, debiased
 from riskalign.results import CalibrationResult
-from riskalign.sample import NOTIONS, Sample, reduce
-from riskalign.smoothing import ENGINES, Average, Smoother, choose_smoother
-from riskalign.validation import ROW_SUM_TOLERANCE, as_sample, one_of
+from riskalign.smoothing import Average
+from riskalign.validation import as_sample, one_of
 
 
 def calibration_error(
@@ -139,7 +147,7 @@ def calibration_error(
         classes=classes,
     )
     options = KernelSmoother(bandwidth, kernel, estimator, candidates, power, start)
-    chosen = _choose_method(method, options, engine)
+    chosen = choose_method(method, options, engine)
     case = make_case(sample, default_notion(notion, y_prob), loss)
     check_scope(chosen, case.notion, case.loss)
     check_confidence(confidence, chosen)
@@ -150,10 +158,8 @@ def calibration_error(
     if chosen.estimator == DEBIASED and chosen.norm is None:
         fit, found = fit_debiased(case, chosen, engine, progress)
         return by_residuals(case, fit, found, confidence)
-    setup = _setup(case, chosen.kernel, engine, progress)
-    bandwidths, search = _resolve_bandwidth(
-        setup, chosen.bandwidth, chosen.candidates, chosen.power
-    )
+    setup = make_setup(case, chosen.kernel, engine, progress)
+    bandwidths, search = resolve_bandwidth(setup, chosen.bandwidth, chosen.candidates, chosen.power)
     return _estimate(setup, bandwidths, search, chosen)
 
 
@@ -205,8 +211,8 @@ def select_bandwidth(
         classes=classes,
     )
     case = make_case(sample, default_notion(notion, y_prob), loss)
-    setup = _setup(case, kernel, engine, progress)
-    return _search(setup, one_of("criterion", criterion, CRITERIA), candidates, power)
+    setup = make_setup(case, kernel, engine, progress)
+    return search_bandwidth(setup, one_of("criterion", criterion, CRITERIA), candidates, power)
 
 
 def reliability_curve(
@@ -262,185 +268,22 @@ def reliability_curve(
         classes=classes,
     )
     case = make_case(sample, default_notion(notion, y_prob), loss)
-    setup = _setup(case, kernel, engine, progress)
-    points = _grid_points(grid, setup)
+    setup = make_setup(case, kernel, engine, progress)
+    points = grid_points(grid, setup)
     one_of("start", start, STARTS)
     if one_of("estimator", estimator, (*ESTIMATORS, DEBIASED)) == DEBIASED:
         options = KernelSmoother(bandwidth, kernel, estimator, candidates, power, start)
-        choices, own_candidates, _ = _choices(setup, options)
+        choices, own_candidates, _ = smoothing_choices(setup, options)
         return curve_of_residuals(
             case, points, setup.kernel, engine, start, choices, own_candidates, progress
         )
-    bandwidths, _ = _resolve_bandwidth(setup, bandwidth, candidates, power)
+    bandwidths, _ = resolve_bandwidth(setup, bandwidth, candidates, power)
     choices = [Choice(h) for h in bandwidths.tolist()]
     return curve_of_labels(case, points, setup.kernel, engine, choices)
 
 
-@dataclass(frozen=True)
-class _Setup(Case):
-    """A case with strings turned into the objects that smooth it."""
-
-    kernel: Kernel
-    smoother: Smoother
-    exact: Smoother | None
-    progress: bool | None
-
-    def shown_bandwidth(self, bandwidths: FloatArray) -> float | FloatArray:
-        return bandwidths if self.notion == "classwise" else float(bandwidths[0])
-
-
-def default_notion(notion: str | None, y_prob: object) -> str:
-    """The notion asked for, or the one that the shape of the predictions suggests."""
-    if notion is not None:
-        return one_of("notion", notion, NOTIONS)
-    return "binary" if np.ndim(np.asarray(y_prob)) == 1 else "classwise"
-
-
-def _choose_method(
-    method: Method | KernelSmoother | None, options: KernelSmoother, engine: str
-) -> Method | KernelSmoother:
-    """The method asked for; options that belong to another place are an error."""
-    if method is None:
-        return options
-    if isinstance(method, type) or not hasattr(method, "scope"):
-        raise TypeError(
-            "`method` must be an object such as ra.EqualWidthBins(15) or "
-            f"ra.KernelSmoother(); found {method!r}."
-        )
-    if changed := options.changed():
-        given = ", ".join(f"{name}=..." for name in changed)
-        raise ValueError(
-            f"`method` cannot be combined with {given}: the options of the kernel smoother go "
-            f"into the method. Pass method=ra.KernelSmoother({given}), or leave out one of the two."
-        )
-    if engine != "auto" and not isinstance(method, KernelSmoother):
-        raise ValueError(
-            f"`engine={engine!r}` is for the kernel smoother; {method!r} has none. Leave it out."
-        )
-    return method
-
-
-def make_case(sample: Sample, notion: str, loss: str | ProperLoss) -> Case:
-    """What is asked, with strings turned into objects."""
-    if notion == "binary" and len(sample.classes) != 2:
-        raise ValueError(
-            f"`notion='binary'` needs two classes; found {len(sample.classes)}. Use 'top-label', "
-            "'classwise' or 'canonical', or pass one column of `y_prob`."
-        )
-    if not isinstance(loss, ProperLoss):
-        if not isinstance(loss, str) or loss not in LOSSES:
-            listed = ", ".join(repr(name) for name in LOSSES)
-            raise ValueError(f"`loss` must be one of {listed} or a ProperLoss; found {loss!r}.")
-        loss = LOSSES[loss]
-    return Case(sample, notion, loss, reduce(sample, notion, loss))
-
-
-def _setup(case: Case, kernel: str, engine: str, progress: bool | None) -> _Setup:
-    chosen = KERNELS[one_of("kernel", kernel, KERNELS)]
-    smoother = choose_smoother(case.problems, chosen, one_of("engine", engine, ENGINES))
-    exact = None if engine == "exact" else choose_smoother(case.problems, chosen, "exact")
-    return _Setup(**vars(case), kernel=chosen, smoother=smoother, exact=exact, progress=progress)
-
-
-def _grid_points(grid: object, setup: _Setup) -> FloatArray:
-    """Points at which a curve is asked for: (m,) probabilities, or (m, K) on the simplex."""
-    n_classes = setup.problems[0].n_classes
-    if isinstance(grid, (int, np.integer)):
-        if grid < 2:
-            raise ValueError(f"`grid` must have at least two points; found {grid}.")
-        if setup.notion != "canonical":
-            return np.linspace(0.0, 1.0, int(grid))
-        raise ValueError(
-            f"`grid` must hold points (m, {n_classes}) of the simplex for a canonical curve; "
-            "a number of points is for one probability."
-        )
-    points = np.asarray(grid, dtype=np.float64)
-    expected = 2 if setup.notion == "canonical" else 1
-    if points.ndim != expected or (expected == 2 and points.shape[1] != n_classes):
-        shape = f"(m, {n_classes})" if expected == 2 else "(m,)"
-        raise ValueError(f"`grid` must have shape {shape}; found {points.shape}.")
-    if points.size == 0 or not ((points >= 0) & (points <= 1)).all():
-        raise ValueError("`grid` must hold probabilities in [0, 1].")
-    if expected == 2 and (np.abs(points.sum(axis=1) - 1) > ROW_SUM_TOLERANCE).any():
-        raise ValueError("`grid` must hold points of the simplex: rows sum to 1. Rescale them.")
-    return points
-
-
-def _resolve_bandwidth(
-    setup: _Setup, bandwidth: Bandwidth | None, candidates: Candidates, power: float
-) -> tuple[FloatArray, BandwidthSearch | None]:
-    """The bandwidth of each problem, and the search that found it."""
-    n_problems = len(setup.problems)
-    bandwidth = "risk-alignment" if bandwidth is None else bandwidth
-    if isinstance(bandwidth, str):
-        if bandwidth not in CRITERIA:
-            listed = ", ".join(repr(name) for name in CRITERIA)
-            raise ValueError(
-                f"`bandwidth` must be one of {listed}, a number, one number a class or a "
-                f"BandwidthSearch; found {bandwidth!r}."
-            )
-        search = _search(setup, bandwidth, candidates, power)
-        return search.values, search
-    if isinstance(bandwidth, BandwidthSearch):
-        if len(bandwidth.curves) != n_problems:
-            raise ValueError(
-                f"`bandwidth` is a search for {len(bandwidth.curves)} problem(s), but "
-                f"notion={setup.notion!r} makes {n_problems}. Search with the same notion."
-            )
-        return bandwidth.values, bandwidth
-    given = _positive(bandwidth, "bandwidth")
-    if given.shape not in ((), (1,), (n_problems,)):
-        raise ValueError(
-            f"`bandwidth` must be one number or {n_problems} for notion={setup.notion!r}; found "
-            f"{given.size}."
-        )
-    return np.broadcast_to(given, (n_problems,)).astype(np.float64), None
-
-
-def _positive(values: object, name: str) -> FloatArray:
-    try:
-        array = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise TypeError(f"`{name}` must hold positive numbers; found {values!r}.") from None
-    if array.size == 0 or not (np.isfinite(array).all() and (array > 0).all()):
-        raise ValueError(f"`{name}` must be positive and finite; found {values!r}.")
-    return array
-
-
-def _search(setup: _Setup, criterion: str, candidates: Candidates, power: float) -> BandwidthSearch:
-    if not isinstance(power, Real) or not power > 0:
-        raise ValueError(f"`power` must be a positive number; found {power!r}.")
-    search = Search(
-        setup.problems,
-        setup.smoother,
-        setup.kernel,
-        CRITERIA[criterion](float(power)),
-        setup.progress,
-        setup.exact,
-    )
-    if candidates is None:
-        curves = search.continuous()
-    else:
-        curves = search.over(_candidate_set(candidates, setup))
-    return BandwidthSearch(criterion, tuple(curves), setup.notion == "classwise")
-
-
-def _candidate_set(candidates: Candidates, setup: _Setup) -> FloatArray:
-    if isinstance(candidates, str):
-        if one_of("candidates", candidates, ["paper"]) and setup.kernel.name != "dirichlet":
-            raise ValueError(
-                "`candidates='paper'` is for the Dirichlet kernel: the paper gives none for "
-                f"{setup.kernel.name!r}. Pass None for its range, or numbers."
-            )
-        return paper_candidates(setup.problems[0].n_classes)
-    given = np.atleast_1d(_positive(candidates, "candidates"))
-    if given.ndim != 1:
-        raise ValueError(f"`candidates` must be one-dimensional; found shape {given.shape}.")
-    return np.unique(given)
-
-
 def _estimate(
-    setup: _Setup, bandwidths: FloatArray, search: BandwidthSearch | None, method: KernelSmoother
+    setup: Setup, bandwidths: FloatArray, search: BandwidthSearch | None, method: KernelSmoother
 ) -> CalibrationResult:
     weights = setup.sample.weights / setup.sample.weights.sum()
     totals = np.zeros((4, len(setup.problems)))
@@ -489,25 +332,12 @@ def _estimate(
     )
 
 
-def check_confidence(confidence: float | None, method: Method | KernelSmoother) -> None:
-    """A level in (0, 1), for the one estimator that has an interval."""
-    if confidence is None:
-        return
-    if not isinstance(confidence, Real) or not 0 < confidence < 1:
-        raise ValueError(f"`confidence` must lie between 0 and 1; found {confidence!r}.")
-    if not isinstance(method, KernelSmoother) or method.estimator != DEBIASED:
-        raise ValueError(
-            "`confidence` needs estimator='debiased': other estimators have a bias that no "
-            "interval around them covers. Leave it out, or choose that estimator."
-        )
-
-
 def fit_debiased(
     case: Case, method: KernelSmoother, engine: str, progress: bool | None
 ) -> tuple[Fit, BandwidthSearch | None]:
     """The debiased estimates of a case, and the search that found their bandwidths."""
-    setup = _setup(case, method.kernel, engine, progress)
-    choices, candidates, search = _choices(setup, method)
+    setup = make_setup(case, method.kernel, engine, progress)
+    choices, candidates, search = smoothing_choices(setup, method)
     estimates = list(
         debiased(case.problems, setup.kernel, engine, method.start, choices, candidates, progress)
     )
@@ -524,22 +354,7 @@ def fit_debiased(
     return fit, search or found_by(estimates, case.notion == "classwise")
 
 
-def _choices(
-    setup: _Setup, method: KernelSmoother
-) -> tuple[list[Choice] | None, FloatArray | None, BandwidthSearch | None]:
-    """How residuals are to be smoothed, or None and the candidates to choose from."""
-    if isinstance(method.bandwidth, str | None) and method.bandwidth in (None, "cross-validation"):
-        candidates = method.candidates
-        return None, None if candidates is None else _candidate_set(candidates, setup), None
-    bandwidths, search = _resolve_bandwidth(
-        setup, method.bandwidth, method.candidates, method.power
-    )
-    powers = [1.0] * len(bandwidths) if search is None else search.flattenings
-    choices = [Choice(h, power) for h, power in zip(bandwidths.tolist(), powers, strict=True)]
-    return choices, None, search
-
-
-def _definition(setup: _Setup, method: KernelSmoother) -> str:
+def _definition(setup: Setup, method: KernelSmoother) -> str:
     """What the value estimates, in words."""
     if method.norm is not None:
         of = {"l1": "mean of |R - f|", "l2": "root mean square of R - f", "max": "max of |R - f|"}

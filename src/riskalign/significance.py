@@ -13,11 +13,12 @@ from riskalign.arrays import FloatArray, LabelArray, row_dot
 from riskalign.bandwidth import Search, risk_alignment
 from riskalign.composition import Case
 from riskalign.debiasing import DEBIASED
-from riskalign.estimate import check_confidence, default_notion, fit_debiased, make_case
+from riskalign.estimate import fit_debiased
 from riskalign.inference import draw_labels, outcomes_of, standard_error
 from riskalign.kernels import KERNELS, Kernel
 from riskalign.losses import ProperLoss
 from riskalign.methods import KernelSmoother
+from riskalign.options import check_confidence, default_notion, make_case
 from riskalign.progress import track
 from riskalign.residual import KEPT_SHARE, Valued, onto_simplex, values_of
 from riskalign.sample import Problem, on_simplex, reduce
