@@ -16,6 +16,9 @@ PROBABILITY = re.compile(
 )
 LOGIT = re.compile(r"logits?(?:(?:[_.: -]|(?=\d))(?P<name>.+))?", re.IGNORECASE)
 
+LONGEST = 30
+"""Letters of a column's name that are shown."""
+
 SHOWN = 8
 """Column names listed in an error."""
 
@@ -50,10 +53,10 @@ class Layout:
         what = "logits" if self.from_logits else "probabilities"
         if self.predicted is not None:
             what = f"predicted classes from {self.predicted!r}, their probabilities"
-        shown = ", ".join(repr(name) for name in self.scores[:3])
+        shown = ", ".join(repr(name[:LONGEST]) for name in self.scores[:3])
         if len(self.scores) > 3:
             shown += f", ... ({len(self.scores)} columns)"
-        return f"labels from {self.label!r}, {what} from {shown}"
+        return f"labels from {self.label[:LONGEST]!r}, {what} from {shown}"
 
 
 def find_layout(

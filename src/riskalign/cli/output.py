@@ -1,0 +1,100 @@
+"""What the command line prints, and files written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+OPTIONS = {
+    "from_logits": "--logits",
+    "normalize": "--normalize",
+    "classes": "--classes",
+    "notion": "--notion",
+    "loss": "--loss",
+    "n_draws": "--draws",
+    "y_prob": "predictions",
+    "y_true": "labels",
+    "prob_a": "the first predictions",
+    "prob_b": "the second predictions",
+}
+"""What the command line calls the library's arguments."""
+
+WIDTH = 80
+
+
+def words_of_options(message: str) -> str:
+    """An error of the library in one line, in the words of the command line."""
+
+    def said(match: re.Match[str]) -> str:
+        name, value = match.group(1), match.group(2)
+        if name not in OPTIONS:
+            return match.group(0)
+        return OPTIONS[name] + ("" if value in (None, "", "True") else f" {value}")
+
+    return re.sub(r"`(\w+)(?:='?([^'`]*)'?)?`", said, " ".join(message.split()))
+
+
+def printable(text: str) -> str:
+    """Text without what could command a terminal: names come from files."""
+    return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text)
+
+
+def print_error(message: str) -> None:
+    """One line on the standard error."""
+    print(printable(f"riskalign: error: {message}"), file=sys.stderr)
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Lines on the standard output."""
+    print("\n".join(printable(line) for line in lines), flush=True)
+
+
+def shortened(text: str, width: int) -> str:
+    """Text cut to a width."""
+    return text if len(text) <= width else text[: width - 3] + "..."
+
+
+def in_columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of a table, the first column to the left, others to the right."""
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    return [
+        "  "
+        + "  ".join(
+            cell.ljust(width) if i == 0 else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Write a file under another name, then rename it: no reader sees half of it."""
+    data = content.encode("utf-8") if isinstance(content, str) else content
+    path = Path(os.path.realpath(path))  # a link stays a link
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a directory. Name a file in it.")
+    if path.exists() and not path.is_file():  # a device or a pipe, such as /dev/stdout
+        path.write_bytes(data)
+        return
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{path.parent}: no such directory to write {path.name} into.")
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.chmod(temporary, path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _umask() -> int:
+    """The permissions that new files are not given; asking changes them for a moment."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,121 @@
+"""What a report says in words, for the page and for the terminal."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from riskalign.results import CalibrationResult
+from riskalign.significance import CalibrationTest
+from riskalign.summary import Summary
+
+NOTIONS = {
+    "binary": "binary",
+    "top-label": "top-label",
+    "classwise": "class-wise",
+    "canonical": "canonical",
+}
+LOSSES = {"l2": "squared error", "kl": "log loss", "ranked": "ranked probability score"}
+
+ASKS = {
+    "binary": "Among rows that are given the probability f of class {name}, is a share f of that "
+    "class?",
+    "top-label": "Among rows whose predicted class has probability f, is a share f right?",
+    "classwise": "For each class: among rows that are given its probability f, is a share f of "
+    "that class? The errors of all classes are added up.",
+    "canonical": "Among rows with the same whole vector f of probabilities, do the classes occur "
+    "with those frequencies?",
+}
+
+
+def asks(result: CalibrationResult) -> str:
+    """The question that the notion puts to the predictions."""
+    return ASKS[result.notion].format(name=result.classes[1] if result.classes else "")
+
+
+DOUBT = 0.05
+"""The p-value above which labels are taken to follow the predictions."""
+
+
+def title_of(result: CalibrationResult) -> str:
+    """The kind of error."""
+    loss = LOSSES.get(result.loss, result.loss)
+    return f"{NOTIONS[result.notion]} calibration error ({loss})"
+
+
+def number(x: float) -> str:
+    """Three significant digits, four decimals at least, plain where that is readable."""
+    if x == 0:
+        return "0"
+    if abs(x) < 1e-4:
+        return f"{x:.2e}"
+    return f"{x:.{max(4, 2 - int(np.floor(np.log10(abs(x)))))}f}"
+
+
+def percent(x: float) -> str:
+    """A share."""
+    return f"{100 * x:.2f}%"
+
+
+def p_value(p: float, smallest: float = 0.0) -> str:
+    """A p-value; a test by drawing has a smallest one."""
+    if smallest and p <= smallest:
+        return f"<= {smallest:.3g}"
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def test_p_value(test: CalibrationTest) -> str:
+    """The p-value of a test of calibration."""
+    return p_value(test.p_value, 1 / (1 + test.n_draws))
+
+
+def interval(result: CalibrationResult) -> str:
+    """The interval in words, empty where there is none."""
+    if result.interval is None:
+        return ""
+    low, high = result.interval
+    return f"{result.confidence:.0%} interval {number(low)} to {number(high)}"
+
+
+def direction(gap: float) -> str:
+    """Which way confidence errs."""
+    return "over-confident" if gap > 0 else "under-confident"
+
+
+def verdict(summary: Summary) -> str:
+    """The report in two sentences."""
+    result = summary.result
+    if result.interval is None:
+        first = f"The {title_of(result)} is {number(result.value)}."
+    elif result.interval[0] > 0:
+        first = (
+            f"The probabilities are off: the {title_of(result)} is {number(result.value)}, and "
+            f"its {interval(result)} lies above 0."
+        )
+    elif summary.test is not None and summary.test.p_value <= DOUBT:
+        first = (
+            f"The probabilities are off (p-value {test_p_value(summary.test)}), but how far is "
+            f"unsettled: the {title_of(result)} is {number(result.value)}, and its "
+            f"{interval(result)} reaches 0."
+        )
+    else:
+        first = (
+            f"No miscalibration is visible at this sample size: the {title_of(result)} is "
+            f"{number(result.value)}, and its {interval(result)} reaches 0."
+        )
+    gap = summary.overconfidence
+    side = "above" if gap > 0 else "below"
+    return (
+        f"{first} The predicted class's probability lies on average {abs(100 * gap):.2f} points "
+        f"{side} the accuracy: the model is {direction(gap)}."
+    )
+
+
+def bandwidths(result: CalibrationResult) -> str:
+    """The bandwidth, or the range of bandwidths, and how it was found."""
+    h = np.atleast_1d(np.asarray(result.bandwidth, dtype=np.float64))
+    origin = "given" if result.search is None else result.search.criterion
+    edges = 0 if result.search is None else int(np.count_nonzero(result.search.at_edge))
+    if len(h) == 1:
+        return f"{h[0]:.3g} ({origin}{', at the edge of its range' if edges else ''})"
+    note = f"; {edges} at the edge" if edges else ""
+    return f"{h.min():.3g} to {h.max():.3g}, one a class ({origin}{note})"

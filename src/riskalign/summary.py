@@ -1,0 +1,208 @@
+"""All that a report says of one model: its error, its curves, where its predictions lie."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.special import expit
+
+from riskalign.arrays import FloatArray, IntArray
+from riskalign.estimate import calibration_error, reliability_curve
+from riskalign.losses import L2, ProperLoss
+from riskalign.reliability import ReliabilityCurve
+from riskalign.results import CalibrationResult, Overconfidence
+from riskalign.sample import Problem, reduce
+from riskalign.significance import CalibrationTest, calibration_test
+from riskalign.validation import as_sample
+
+LOGIT_END = 9.0
+"""Where a logit axis ends: at a probability of 1.2e-4, and its mirror image."""
+
+GRID = np.unique(
+    np.concatenate(
+        [np.linspace(0, 1, 61), expit(np.linspace(-LOGIT_END, LOGIT_END, 37))],
+    ).round(6)
+)
+"""Points of a curve that serve a linear and a logit axis."""
+
+LINEAR_EDGES = np.linspace(0, 1, 31)
+LOGIT_EDGES = np.concatenate([[0.0], expit(np.linspace(-LOGIT_END, LOGIT_END, 37)[1:-1]), [1.0]])
+"""Edges of the bins in which predictions are counted for the two axes; the outermost bins of a
+logit axis reach to 0 and 1."""
+
+TEST_TERMS = 20_000_000
+"""Rows times classes times label sets that a test may take, about ten seconds."""
+
+FEWEST = 1_000
+"""Rows that a test takes in any case."""
+
+EMPTY = 0.5
+"""Samples near a point below which a curve shows nothing there."""
+
+
+@dataclass(frozen=True)
+class Diagram:
+    """One probability against what came true.
+
+    Attributes
+    ----------
+    name : what the probability is of
+    grid : (m,)
+    conditional, low, high : (m,), the estimate of E[y | f] and its band, NaN where no
+        prediction lies
+    linear_counts, logit_counts : predictions in the bins of each axis
+    mean_prediction, frequency : on average, what was predicted and how often it came true
+    """
+
+    name: str
+    grid: FloatArray
+    conditional: FloatArray
+    low: FloatArray
+    high: FloatArray
+    linear_counts: IntArray
+    logit_counts: IntArray
+    mean_prediction: float
+    frequency: float
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One model's report.
+
+    Attributes
+    ----------
+    result : the calibration error
+    accuracy : share of rows whose first-ranked class is right
+    mean_confidence : mean probability of the first-ranked class
+    diagrams : the notion's own, one a class for class-wise errors, none for canonical ones
+    top : the first-ranked class's, where it is not the notion's own
+    test : the test of calibration, None if it was not made
+    """
+
+    result: CalibrationResult
+    accuracy: float
+    mean_confidence: float
+    diagrams: tuple[Diagram, ...]
+    top: Diagram | None = None
+    test: CalibrationTest | None = None
+
+    @property
+    def overconfidence(self) -> float:
+        """Mean confidence less accuracy."""
+        return self.mean_confidence - self.accuracy
+
+
+def summarize(
+    y_true: object,
+    y_prob: object,
+    *,
+    notion: str | None = None,
+    loss: str | ProperLoss = "l2",
+    confidence: float = 0.95,
+    top_label: bool = False,
+    from_logits: bool = False,
+    normalize: bool = False,
+    classes: Sequence[object] | None = None,
+    n_draws: int = 0,
+    progress: bool | None = None,
+) -> Summary:
+    """The debiased calibration error with its interval, curves and counts.
+
+    Parameters
+    ----------
+    notion : str, optional
+        As for `calibration_error`; by default "binary" for two classes, else "classwise".
+    top_label : bool
+        `y_prob` is the probability of the predicted class alone, and `y_true` whether that
+        class was right.
+    n_draws : int
+        Label sets drawn for the test of calibration, 0 for no test. Many rows of many classes
+        are tested by some of the rows.
+    others
+        As for `calibration_error`.
+
+    Examples
+    --------
+    >>> import riskalign as ra
+    >>> from riskalign.summary import summarize
+    >>> data = ra.datasets.temperature(1000, 3, seed=0)
+    >>> summary = summarize(data.y_true, data.y_prob)
+    >>> len(summary.diagrams), summary.top.name, 0.4 < summary.accuracy < 1
+    (3, 'top label', True)
+    """
+    if top_label and notion not in (None, "top-label"):
+        raise ValueError(
+            f"`notion={notion!r}` needs the probabilities of all classes; there is only that of "
+            "the predicted class. Use 'top-label'."
+        )
+    sample = as_sample(
+        y_true, y_prob, from_logits=from_logits, normalize=normalize, classes=classes
+    )
+    y, p = sample.labels, sample.probabilities
+    asked = "binary" if top_label else notion or ("binary" if p.shape[1] == 2 else "classwise")
+    options: dict[str, Any] = {"loss": loss, "estimator": "debiased", "progress": progress}
+    result = calibration_error(y, p, notion=asked, confidence=confidence, **options)
+    result = replace(result, classes=sample.classes)
+    own: tuple[Diagram, ...] = ()
+    if asked != "canonical":
+        curve = reliability_curve(y, p, grid=GRID, notion=asked, bandwidth=result.search, **options)
+        own = tuple(diagrams(curve, reduce(sample, asked, L2), confidence))
+    top = None
+    if asked in ("classwise", "canonical"):
+        curve = reliability_curve(y, p, grid=GRID, notion="top-label", **options)
+        (top,) = diagrams(curve, reduce(sample, "top-label", L2), confidence)
+    test = None
+    if n_draws:
+        rows = _some_rows(len(y), TEST_TERMS // (n_draws * max(len(own), 1)))
+        test = calibration_test(
+            y[rows], p[rows], notion=asked, loss=loss, n_draws=n_draws, progress=progress
+        )
+    if top_label:
+        own = (replace(own[0], name="top label"),)
+        result = as_top_label(result)
+        return Summary(result, own[0].frequency, own[0].mean_prediction, own, test=test)
+    best = p.argmax(axis=1)
+    accuracy, mean_confidence = float(np.mean(best == y)), float(np.mean(p.max(axis=1)))
+    return Summary(result, accuracy, mean_confidence, own, top, test)
+
+
+def _some_rows(n: int, affordable: int) -> IntArray:
+    """All rows, or as many of them, drawn at random, as can be afforded."""
+    m = max(affordable, FEWEST)
+    if m >= n:
+        return np.arange(n)
+    return np.sort(np.random.default_rng(0).choice(n, m, replace=False))
+
+
+def diagrams(
+    curve: ReliabilityCurve, problems: Sequence[Problem], confidence: float
+) -> Iterator[Diagram]:
+    """A diagram for each problem of a notion, from the notion's curve."""
+    low, high = curve.band(confidence)
+    shown = np.where(curve.nearby_samples < EMPTY, np.nan, 1.0)
+    R, low, high = (
+        (values * shown).reshape(len(curve.grid), -1) for values in (curve.conditional, low, high)
+    )
+    for k, problem in enumerate(problems):
+        yield Diagram(
+            name=problem.name,
+            grid=curve.grid,
+            conditional=R[:, k],
+            low=low[:, k],
+            high=high[:, k],
+            linear_counts=np.histogram(problem.predictions, LINEAR_EDGES)[0],
+            logit_counts=np.histogram(problem.predictions, LOGIT_EDGES)[0],
+            mean_prediction=float(problem.predictions.mean()),
+            frequency=float(problem.labels.mean()),
+        )
+
+
+def as_top_label(result: CalibrationResult) -> CalibrationResult:
+    """The result of "was the predicted class right?", asked as a binary question."""
+    assert result.overconfidence is not None
+    per_class = result.overconfidence.per_class
+    top = Overconfidence(per_class, float(per_class[0]))
+    return replace(result, notion="top-label", overconfidence=top, classes=())
