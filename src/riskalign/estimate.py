@@ -27,6 +27,7 @@ from riskalign.options import (
     search_bandwidth,
     smoothing_choices,
 )
+from riskalign.recalibration import align, choose_by_risk, exponent_of, started_at
 from riskalign.reliability import ReliabilityCurve, curve_of_labels, curve_of_residuals
 from riskalign.residual import STARTS, Choice, debiased
 from riskalign.results import CalibrationResult
@@ -227,7 +228,7 @@ def reliability_curve(
     kernel: str = "dirichlet",
     candidates: Candidates = None,
     power: float = 2,
-    start: str = "temperature",
+    start: str = "identity",
     sample_weight: object = None,
     from_logits: bool = False,
     normalize: bool = False,
@@ -244,7 +245,8 @@ def reliability_curve(
         Number of evenly spaced probabilities, the probabilities ``(m,)``, or for the
         canonical notion points of the simplex ``(m, K)``.
     others
-        As for `calibration_error`. "debiased" curves smooth residuals, others labels.
+        As for `calibration_error`. "debiased" curves smooth residuals, others labels; their
+        bandwidth is risk-aligned by default, and the kernel's coordinates with it.
 
     Returns
     -------
@@ -273,10 +275,8 @@ def reliability_curve(
     one_of("start", start, STARTS)
     if one_of("estimator", estimator, (*ESTIMATORS, DEBIASED)) == DEBIASED:
         options = KernelSmoother(bandwidth, kernel, estimator, candidates, power, start)
-        choices, own_candidates, _ = smoothing_choices(setup, options)
-        return curve_of_residuals(
-            case, points, setup.kernel, engine, start, choices, own_candidates, progress
-        )
+        choices = _curve_choices(setup, options, engine)
+        return curve_of_residuals(case, points, setup.kernel, engine, start, choices)
     bandwidths, _ = resolve_bandwidth(setup, bandwidth, candidates, power)
     choices = [Choice(h) for h in bandwidths.tolist()]
     return curve_of_labels(case, points, setup.kernel, engine, choices)
@@ -352,6 +352,19 @@ def fit_debiased(
         method.start,
     )
     return fit, search or found_by(estimates, case.notion == "classwise")
+
+
+def _curve_choices(setup: Setup, method: KernelSmoother, engine: str) -> list[Choice]:
+    """How the residuals of a curve are smoothed: as asked for, or by risk alignment."""
+    if method.bandwidth is None and method.candidates is None:
+        return align(setup.problems, setup.kernel, engine, method.power, setup.progress)
+    choices, candidates, _ = smoothing_choices(setup, method)
+    if choices is not None:
+        return choices
+    starts = [
+        started_at(problem.points, exponent_of(problem, method.start)) for problem in setup.problems
+    ]
+    return choose_by_risk(setup.problems, starts, setup.kernel, engine, candidates, setup.progress)
 
 
 def _definition(setup: Setup, method: KernelSmoother) -> str:

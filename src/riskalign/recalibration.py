@@ -13,13 +13,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from riskalign.arrays import FloatArray, floored_log, row_dot, row_sum
+from riskalign.bandwidth import Search, risk_alignment
 from riskalign.kernels import Kernel
 from riskalign.residual import (
     BATCH,
+    FLATTENINGS,
     OFFSET,
     STARTS,
     Choice,
     choose,
+    like,
     powered,
     spread,
     values_of,
@@ -40,7 +43,40 @@ def started_at(points: FloatArray, exponent: float) -> FloatArray:
     return points if exponent == 1.0 else powered(points, exponent)
 
 
-def choose_all(
+def align(
+    problems: Sequence[Problem],
+    kernel: Kernel,
+    engine: str,
+    power: float = 2.0,
+    progress: bool | None = None,
+) -> list[Choice]:
+    """Bandwidth and coordinates f^tau by risk alignment, tau among `FLATTENINGS`.
+
+    One bandwidth cannot serve the middle of the simplex and predictions that crowd its
+    corners, so that risk alignment over-smooths those; in their own coordinates it does not.
+    """
+    choices = []
+    for first in range(0, len(problems), BATCH):
+        batch = problems[first : first + BATCH]
+        located = [
+            replace(problem, predictions=like(problem, started_at(problem.points, tau)))
+            for tau in FLATTENINGS
+            for problem in batch
+        ]
+        smoother = choose_smoother(located, kernel, engine)
+        # The smoother sees the coordinates, the criterion the predictions themselves.
+        search = Search(
+            list(batch) * len(FLATTENINGS), smoother, kernel, risk_alignment(power), progress
+        )
+        curves = search.continuous()
+        for k in range(len(batch)):
+            own = zip(FLATTENINGS, curves[k :: len(batch)], strict=True)
+            tau, curve = min(own, key=lambda pair: float(pair[1].objective.min()))
+            choices.append(Choice(curve.value, tau, replace(curve, flattening=tau)))
+    return choices
+
+
+def choose_by_risk(
     problems: Sequence[Problem],
     starts: Sequence[FloatArray],
     kernel: Kernel,
@@ -48,7 +84,7 @@ def choose_all(
     candidates: FloatArray | None = None,
     progress: bool | None = None,
 ) -> list[Choice]:
-    """Bandwidth and coordinates of any number of problems, some at a time."""
+    """Bandwidth and coordinates by the leave-one-out risk of R."""
     choices = []
     for first in range(0, len(problems), BATCH):
         some = slice(first, first + BATCH)

@@ -12,7 +12,6 @@ from riskalign.arrays import FloatArray
 from riskalign.composition import Case
 from riskalign.kernels import Kernel
 from riskalign.recalibration import (
-    choose_all,
     exponent_of,
     smoothed_at,
     started_at,
@@ -37,6 +36,7 @@ class ReliabilityCurve:
     nearby_samples : samples counted by their weight over that of a sample at the point
         itself, in the shape of `density`: near 0 where there is no prediction
     bandwidth : the bandwidth, one a class for class-wise curves
+    flattening : the power of f that the kernel saw, 1 for f itself, in the shape of `bandwidth`
     classes : names
 
     Examples
@@ -55,6 +55,7 @@ class ReliabilityCurve:
     effective_samples: FloatArray
     nearby_samples: FloatArray
     bandwidth: float | FloatArray
+    flattening: float | FloatArray
     classes: tuple[str, ...]
 
     def band(self, confidence: float = 0.95) -> tuple[FloatArray, FloatArray]:
@@ -97,19 +98,14 @@ def curve_of_residuals(
     kernel: Kernel,
     engine: str,
     start: str,
-    choices: Sequence[Choice] | None = None,
-    candidates: FloatArray | None = None,
-    progress: bool | None = None,
+    choices: Sequence[Choice],
 ) -> ReliabilityCurve:
-    """A start and its residuals smoothed at points; chosen by their risk without choices."""
+    """A start and its residuals smoothed at points."""
     x = on_simplex(points)
-    exponents = [exponent_of(problem, start) for problem in case.problems]
-    pairs = list(zip(case.problems, exponents, strict=True))
-    starts = [started_at(problem.points, exponent) for problem, exponent in pairs]
-    if choices is None:
-        choices = choose_all(case.problems, starts, kernel, engine, candidates, progress)
     R = []
-    for (problem, exponent), g, choice in zip(pairs, starts, choices, strict=True):
+    for problem, choice in zip(case.problems, choices, strict=True):
+        exponent = exponent_of(problem, start)
+        g = started_at(problem.points, exponent)
         q = smoothed_at(problem, g, choice, x, kernel, engine)
         R.append(onto_simplex(started_at(x, exponent), q))
     return _curve(case, points, kernel, engine, choices, R)
@@ -129,7 +125,9 @@ def _curve(
         support_at(problem, choice, x, kernel, engine)
         for problem, choice in zip(case.problems, choices, strict=True)
     ]
-    bandwidths = np.array([choice.bandwidth for choice in choices])
+
+    def numbers(each: Sequence[float]) -> float | FloatArray:
+        return np.array(each) if case.notion == "classwise" else each[0]
 
     def columns(each: Sequence[FloatArray]) -> FloatArray:
         return np.stack(each, axis=1) if case.notion == "classwise" else each[0]
@@ -140,6 +138,7 @@ def _curve(
         density=columns([support.density for support in supports]),
         effective_samples=columns([support.effective for support in supports]),
         nearby_samples=columns([support.nearby for support in supports]),
-        bandwidth=bandwidths if case.notion == "classwise" else float(bandwidths[0]),
+        bandwidth=numbers([choice.bandwidth for choice in choices]),
+        flattening=numbers([choice.flattening for choice in choices]),
         classes=case.sample.classes,
     )
