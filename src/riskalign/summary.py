@@ -148,7 +148,7 @@ def summarize(
     result = replace(result, classes=sample.classes)
     own: tuple[Diagram, ...] = ()
     if asked != "canonical":
-        curve = reliability_curve(y, p, grid=GRID, notion=asked, bandwidth=result.search, **options)
+        curve = reliability_curve(y, p, grid=GRID, notion=asked, **options)
         own = tuple(diagrams(curve, reduce(sample, asked, L2), confidence))
     top = None
     if asked in ("classwise", "canonical"):
