@@ -133,12 +133,14 @@ class NullWorld:
         parts = np.split(smoothed, len(sets), axis=1)
         terms = np.empty(labels.shape)
         for b, (drawn, start, part) in enumerate(zip(sets, starts, parts, strict=True)):
-            R = onto_simplex(start, spread(drawn, part))
+            q = spread(drawn, part)
             shift: FloatArray | float = 0.0
             if self.start != "identity":
                 slope, smoothed_slope = self._slopes[k]
                 push = pushes(drawn, g, slope)
                 shift = own_shift(slope, smoothed_slope, push, drawn.weights)
+                q += smoothed_slope * push[:, None]
+            R = onto_simplex(start, q)
             refinement = second_order(drawn, R, self._shares[k], shift)
             terms[:, b] = risk_of(drawn.loss, drawn.labels, g) - refinement
         return terms

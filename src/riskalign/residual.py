@@ -339,12 +339,14 @@ def _estimates(
         smoothed[k][rows] = mean - OFFSET
     for k, (problem, start, slope) in enumerate(zip(batch, starts, slopes, strict=True)):
         width = columns_of(problem, start).shape[1]
-        R = onto_simplex(start, spread(problem, smoothed[k][:, :width]))
+        q = spread(problem, smoothed[k][:, :width])
         shift: FloatArray | float = 0.0
         if slope.size:
             smoothed_slope = spread(problem, smoothed[k][:, width:])
             push = pushes(problem, start, slope)
             shift = own_shift(slope, smoothed_slope, push, problem.weights)
+            q += smoothed_slope * push[:, None]  # the row leaves its neighbours' starts too
+        R = onto_simplex(start, q)
         loss_f = problem.loss(problem.points)  # (n, K)
         risk = loss_f[np.arange(len(R)), problem.labels]
         terms = risk - second_order(problem, R, shares[k], shift)
