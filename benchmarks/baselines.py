@@ -3,14 +3,14 @@
     python -m benchmarks.baselines [--keep]
 
 Prints a table, and with --keep writes it to benchmarks/BASELINES.md. Every work runs in a
-process of its own. CPU seconds over the number of cores are what the work takes on a machine
-that has nothing else to do, if it uses all cores.
+process of its own.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -90,8 +90,16 @@ def main() -> None:
         lines.append(row(name))
         print(lines[-1], flush=True)
     if options.keep:
-        head = f"# Baselines on large data\n\n`python -m benchmarks.baselines` on: {machine()}.\n\n"
-        (HERE / "BASELINES.md").write_text(head + "\n".join(lines) + "\n")
+        load = max(os.getloadavg()[1:])
+        head = [
+            "# Baselines on large data",
+            "",
+            f"`python -m benchmarks.baselines --keep` on: {machine()}.",
+            f"Load average {load:.1f}: above the number of cores, other work slowed the seconds",
+            "down; CPU seconds are this work's own.",
+            "",
+        ]
+        (HERE / "BASELINES.md").write_text("\n".join(head + lines) + "\n")
 
 
 if __name__ == "__main__":

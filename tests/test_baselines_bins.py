@@ -256,6 +256,19 @@ def test_a_loss_of_one_s_own_goes_through_bins():
     close(error(case, "top-label", ra.EqualWidthBins(10), loss=SPHERICAL).value, totals["plugin"])
 
 
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+@pytest.mark.parametrize("options", [{}, {"debias": True}, {"norm": "l2"}])
+@pytest.mark.parametrize("kind", BINS)
+def test_the_scale_of_weights_does_not_matter(kind, options, scale):
+    case, weights = ordinary(40, 2), np.linspace(0.5, 2, 40)
+    method = BINS[kind][0](5, **options)
+    values = [
+        ra.calibration_error(case.y, case.f[:, 1], method=method, sample_weight=w).value
+        for w in (weights, scale * weights)
+    ]
+    close(*values)
+
+
 def test_edges_belong_to_the_bin_below():
     """Probabilities at an edge, at 0 and at 1: four bins of (0, 1/4], ... with 0 in the first."""
     p = np.array([0.0, 0.25, 0.5, 0.75, 1.0, 0.1, 0.3, 0.6, 0.9])

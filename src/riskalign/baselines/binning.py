@@ -44,14 +44,14 @@ def sum_by(index: IntArray, values: FloatArray, length: int) -> FloatArray:
 
 @dataclass(frozen=True)
 class BinMeans:
-    """Weights and means of the bins of one problem; bins without weight have none.
+    """Weights and means of the bins of one problem; NaN where a bin has no weight.
 
     Attributes
     ----------
     index : (n,), the bin of each sample
-    mass : (B,), sum of weights
+    mass : (B,), sum of weights, the largest of which counts 1
     effective : (B,), Kish's effective number of samples, (sum w)^2 / sum w^2
-    label, prediction : (B,), NaN where `mass` is zero
+    label, prediction : (B,)
     """
 
     index: IntArray
@@ -63,12 +63,13 @@ class BinMeans:
     @classmethod
     def of(cls, problem: Problem, upper_edges: FloatArray) -> BinMeans:
         """Means over bins (lower, upper] that the edges cut; the first one holds 0."""
-        p, w, n_bins = problem.predictions, problem.weights, len(upper_edges) + 1
+        p, n_bins = problem.predictions, len(upper_edges) + 1
+        w = problem.weights / problem.weights.max()  # squares stay within range
         index = np.searchsorted(upper_edges, p)
         mass = sum_by(index, w, n_bins)
 
         def over(top: FloatArray, bottom: FloatArray) -> FloatArray:
-            return np.divide(top, bottom, out=np.full(n_bins, np.nan), where=mass > 0)
+            return np.divide(top, bottom, out=np.full(n_bins, np.nan), where=bottom > 0)
 
         return cls(
             index,

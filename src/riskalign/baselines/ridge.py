@@ -26,7 +26,6 @@ TEST = -1
 ACCURACY = 1e-12
 """Largest error of a kernel entry (they are at most 1) in the low-rank form."""
 
-
 FEATURES = 10**8
 """Most numbers that low-rank features may have: 800 MB."""
 
