@@ -146,13 +146,17 @@ def summarize(
     options: dict[str, Any] = {"loss": loss, "estimator": "debiased", "progress": progress}
     result = calibration_error(y, p, notion=asked, confidence=confidence, **options)
     result = replace(result, classes=sample.classes)
+    # Curves show the R behind the error: the same start, the same way to a bandwidth.
+    as_estimated = options | {"grid": GRID, "start": "temperature"}
     own: tuple[Diagram, ...] = ()
     if asked != "canonical":
-        curve = reliability_curve(y, p, grid=GRID, notion=asked, **options)
+        curve = reliability_curve(y, p, notion=asked, bandwidth=result.search, **as_estimated)
         own = tuple(diagrams(curve, reduce(sample, asked, L2), confidence))
     top = None
     if asked in ("classwise", "canonical"):
-        curve = reliability_curve(y, p, grid=GRID, notion="top-label", **options)
+        curve = reliability_curve(
+            y, p, notion="top-label", bandwidth="cross-validation", **as_estimated
+        )
         (top,) = diagrams(curve, reduce(sample, "top-label", L2), confidence)
     test = None
     if n_draws:

@@ -28,7 +28,6 @@ DEMO_CLASSES = ("cat", "dog", "bird", "fish")
 
 def report(options: argparse.Namespace) -> int:
     """`riskalign report`."""
-    _check_draws(options.draws)
     file = _opened(options, options.file)
     summary = _summary(options, file)
     heading = f"{file.path.name}: {file.description}"
@@ -56,11 +55,6 @@ def _verdict(summary: Summary, limit: float | None) -> int:
     sign = "above" if failed else "not above"
     print_lines([f"--fail-above {limit:g}: the interval's lower end, {low:.6g}, is {sign} it"])
     return int(failed)
-
-
-def _check_draws(draws: int) -> None:
-    if draws < 0:
-        raise ValueError(f"--draws must be 0 or more; found {draws}.")
 
 
 def _opened(options: argparse.Namespace, path: Path) -> PredictionFile:

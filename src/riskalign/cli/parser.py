@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
 from typing import TypeAlias
 
@@ -70,8 +71,8 @@ def make_parser() -> argparse.ArgumentParser:
     """The parser of the whole command line."""
     parser = argparse.ArgumentParser(
         prog="riskalign",
-        description="When a model says 80%, is it right 80% of the time? Calibration errors of "
-        "classifiers, from files of predictions.",
+        description="When a model says 80%, is it right 80% of the time?\n"
+        "Calibration errors of classifiers, from files of predictions.",
         epilog=TOP,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -91,7 +92,7 @@ def _command(commands: Commands, name: str, summary: str, epilog: str) -> argpar
     return commands.add_parser(
         name,
         help=summary,
-        description=summary[0].upper() + summary[1:] + ".",
+        description=summary[0].upper() + summary[1:],
         epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -105,7 +106,7 @@ def _add_report(commands: Commands) -> None:
     _add_question(command)
     command.add_argument(
         "--draws",
-        type=int,
+        type=_count,
         default=199,
         metavar="N",
         help="label sets drawn for the p-value, 0 for none (default: %(default)s)",
@@ -115,10 +116,29 @@ def _add_report(commands: Commands) -> None:
     command.add_argument("--csv", type=Path, metavar="OUT", help="write a row for each class")
     command.add_argument(
         "--fail-above",
-        type=float,
+        type=_limit,
         metavar="X",
         help="exit code 1 when the lower end of the interval is above X",
     )
+
+
+def _count(text: str) -> int:
+    """0 or more."""
+    value = int(text)
+    if value < 0:
+        raise ValueError
+    return value
+
+
+def _limit(text: str) -> float:
+    """A number that an error can be above."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError
+    return value
+
+
+_count.__name__, _limit.__name__ = "count", "number"  # what argparse calls them in errors
 
 
 def _add_compare(commands: Commands) -> None:

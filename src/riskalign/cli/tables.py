@@ -40,7 +40,7 @@ def report_lines(summary: Summary, heading: str) -> Iterable[str]:
     yield _line("risk", words.number(result.risk), "mean loss, observed")
     yield _line("calibration error", words.number(result.value), words.interval(result))
     if result.loss == "l2":
-        yield _line("  its square root", words.number(result.root), "on the scale of probabilities")
+        yield _line(" its square root", words.number(result.root), "on the scale of probabilities")
     if result.refinement is not None:
         yield _line("refinement", words.number(result.refinement), "what calibration cannot mend")
     if summary.test is not None:
@@ -49,14 +49,14 @@ def report_lines(summary: Summary, heading: str) -> Iterable[str]:
         drawn = f"{summary.test.n_draws} label sets drawn from the predictions{rows}"
         yield _line("p-value", words.test_p_value(summary.test), drawn)
     if result.bandwidth is not None:
-        yield f"  {'bandwidth':<20}  {words.bandwidths(result)}"
+        yield f"  {'bandwidth':<17}  {words.bandwidths(result)}"
     yield from _worst_classes(summary)
     yield ""
     yield from _wrapped(words.verdict(summary))
 
 
 def _line(name: str, value: str, meaning: str = "") -> str:
-    return f"  {name:<20}  {value:<10}  {meaning}".rstrip()
+    return f"  {name:<17}  {value:<10}  {meaning}".rstrip()
 
 
 def _wrapped(text: str) -> Iterable[str]:

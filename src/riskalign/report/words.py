@@ -117,5 +117,5 @@ def bandwidths(result: CalibrationResult) -> str:
     edges = 0 if result.search is None else int(np.count_nonzero(result.search.at_edge))
     if len(h) == 1:
         return f"{h[0]:.3g} ({origin}{', at the edge of its range' if edges else ''})"
-    note = f"; {edges} at the edge" if edges else ""
-    return f"{h.min():.3g} to {h.max():.3g}, one a class ({origin}{note})"
+    note = f", {edges} at edge" if edges else ""
+    return f"{h.min():.3g} to {h.max():.3g} a class ({origin}{note})"

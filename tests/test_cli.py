@@ -1,0 +1,431 @@
+"""The command line, as a user meets it."""
+
+import csv
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import riskalign as ra
+from riskalign.cli import main
+from riskalign.cli import output as output_module
+from riskalign.cli.output import printable, words_of_options, write_whole
+from riskalign.summary import GRID
+
+DATA = os.environ.get("RISKALIGN_DATA")
+FAST = ("--draws", "0")
+
+
+@pytest.fixture(scope="module")
+def three():
+    return ra.datasets.temperature(300, 3, t2=0.4, seed=0)
+
+
+@pytest.fixture
+def file(three, tmp_path):
+    path = tmp_path / "three.npz"
+    np.savez(path, labels=three.y_true, probs=three.y_prob)
+    return path
+
+
+@pytest.fixture
+def run(capsys):
+    def run_command(*arguments):
+        try:
+            code = main([str(argument) for argument in arguments])
+        except SystemExit as leaving:  # argparse
+            code = leaving.code
+        found = capsys.readouterr()
+        return code, found.out, found.err
+
+    return run_command
+
+
+def one_line(err):
+    """An error must be one line that says who speaks."""
+    assert err.startswith("riskalign: error: ")
+    assert err.count("\n") == 1
+    assert "Traceback" not in err
+    return err
+
+
+class TestReport:
+    def test_table(self, run, file, three):
+        code, out, err = run("report", file, "--draws", "19")
+        assert (code, err) == (0, "")
+        assert max(map(len, out.splitlines())) <= 80
+        accuracy = np.mean(three.y_prob.argmax(axis=1) == three.y_true)
+        assert re.search(rf"accuracy +{100 * accuracy:.2f}%", out)
+        for line in ("risk", "calibration error", "95% interval", "refinement", "p-value",
+                     "worst classes", "over-confident"):  # fmt: skip
+            assert line in out
+        assert "19 label sets" in out
+
+    def test_numbers_are_the_library_s(self, run, file, three, tmp_path):
+        code, _, _ = run("report", file, *FAST, "--json", tmp_path / "a.json")
+        found = json.loads((tmp_path / "a.json").read_text())
+        expected = ra.calibration_error(
+            three.y_true, three.y_prob, estimator="debiased", confidence=0.95
+        )
+        assert code == 0
+        assert found["value"] == expected.value
+        assert found["interval"] == list(expected.interval)
+        assert found["per_class"] == expected.per_class.tolist()
+        assert found["estimator"] == "debiased"
+        assert found["p_value"] is None
+
+    @pytest.mark.parametrize("notion", ["top-label", "classwise", "canonical"])
+    @pytest.mark.parametrize("loss", ["l2", "kl", "ranked"])
+    def test_notions_and_losses(self, run, file, tmp_path, notion, loss):
+        paths = {kind: tmp_path / f"a.{kind}" for kind in ("html", "json", "csv")}
+        outputs = [word for kind, path in paths.items() for word in (f"--{kind}", path)]
+        code, out, _ = run("report", file, "--notion", notion, "--loss", loss, *FAST, *outputs)
+        assert code == 0
+        assert max(map(len, out.splitlines()[:-3])) <= 80
+        found = json.loads(paths["json"].read_text())
+        assert (found["notion"], found["loss"]) == (notion, loss)
+        rows = list(csv.DictReader(paths["csv"].read_text().splitlines()))
+        assert len(rows) == (3 if notion == "classwise" else 1)
+        assert sum(float(row["error"]) for row in rows) == pytest.approx(found["value"])
+        assert paths["html"].read_text().startswith("<!DOCTYPE html>")
+
+    def test_two_classes_are_binary_by_default(self, run, tmp_path):
+        data = ra.datasets.temperature(300, 2, seed=0)
+        np.savez(tmp_path / "two.npz", labels=data.y_true, probs=data.y_prob)
+        np.savez(tmp_path / "one.npz", labels=data.y_true, probs=data.y_prob[:, 1])
+        found = []
+        for name in ("two", "one"):
+            run("report", tmp_path / f"{name}.npz", *FAST, "--json", tmp_path / "a.json")
+            found.append(json.loads((tmp_path / "a.json").read_text()))
+        assert found[0]["notion"] == found[1]["notion"] == "binary"
+        assert found[0]["value"] == pytest.approx(found[1]["value"], rel=1e-9)
+
+    def test_confidence_and_prediction(self, run, three, file, tmp_path):
+        best = three.y_prob.argmax(axis=1)
+        path = tmp_path / "top.npz"
+        np.savez(path, labels=three.y_true, pred=best, confidence=three.y_prob.max(axis=1))
+        assert run("report", path, *FAST, "--json", tmp_path / "a.json")[0] == 0
+        assert run("report", file, "--notion", "top-label", *FAST, "--json", tmp_path / "b.json")
+        alone, whole = (json.loads((tmp_path / f"{x}.json").read_text()) for x in "ab")
+        assert alone["notion"] == "top-label"
+        for name in ("value", "accuracy", "mean_confidence", "risk"):
+            assert alone[name] == pytest.approx(whole[name], rel=1e-9)
+        # Labels are drawn from other vectors; the drawn part of a width errs by a ninth.
+        widths = [found["interval"][1] - found["interval"][0] for found in (alone, whole)]
+        assert widths[0] == pytest.approx(widths[1], rel=0.2)
+        code, _, err = run("report", path, "--notion", "classwise", *FAST)
+        assert code == 2
+        assert "--notion classwise needs the probabilities of all classes" in one_line(err)
+
+    def test_names(self, run, three, tmp_path):
+        names = ["ost", "süd-west", "\x1b[31mred\x07"]
+        path = tmp_path / "a.csv"
+        with path.open("w", newline="") as text:
+            writer = csv.writer(text)
+            writer.writerow(["label", *(f"p_{name}" for name in names)])
+            for y, row in zip(three.y_true, three.y_prob.tolist(), strict=True):
+                writer.writerow([names[y], *row])
+        code, out, _ = run("report", path, *FAST, "--csv", tmp_path / "b.csv")
+        assert code == 0
+        assert "süd-west" in out
+        assert "\x1b" not in out
+        assert "\x07" not in out
+        with (tmp_path / "b.csv").open(newline="") as text:
+            written = [row["class"] for row in csv.DictReader(text)]
+        assert written == names
+
+    def test_logits(self, run, three, tmp_path):
+        np.save(tmp_path / "z.npy", np.log(three.y_prob) + 3)
+        np.save(tmp_path / "y.npy", three.y_true)
+        options = (tmp_path / "z.npy", "--labels", tmp_path / "y.npy", *FAST)
+        code, _, err = run("report", *options)
+        assert code == 2
+        assert "--logits for logits, --normalize to rescale" in one_line(err)
+        assert run("report", *options, "--logits")[0] == 0
+
+    @pytest.mark.parametrize(
+        ("limit", "code"), [("0", 1), ("-1", 1), ("0.001", 1), ("0.9", 0), ("1e9", 0)]
+    )
+    def test_fail_above(self, run, file, limit, code, tmp_path):
+        found, out, _ = run(
+            "report", file, *FAST, f"--fail-above={limit}", "--json", tmp_path / "a.json"
+        )
+        assert found == code
+        assert f"--fail-above {float(limit):g}" in out
+        assert (tmp_path / "a.json").exists()
+
+    def test_fail_above_is_about_the_lower_end(self, run, file, tmp_path):
+        run("report", file, *FAST, "--json", tmp_path / "a.json")
+        low, _ = json.loads((tmp_path / "a.json").read_text())["interval"]
+        assert low > 0
+        assert run("report", file, *FAST, "--fail-above", repr(low))[0] == 0
+        assert run("report", file, *FAST, "--fail-above", repr(low * (1 - 1e-9)))[0] == 1
+
+    @pytest.mark.skipif(DATA is None, reason="RISKALIGN_DATA is not set")
+    def test_real_files(self, run, tmp_path):
+        for path in sorted(Path(DATA).glob("*.npz")):
+            many = "imagenet5k" in path.name or "cifar100_" in path.name
+            notion = ("--notion", "top-label") if many else ()
+            out_files = ("--html", tmp_path / "a.html", "--json", tmp_path / "a.json")
+            code, out, err = run("report", path, *notion, *FAST, *out_files)
+            assert (code, err) == (0, ""), path
+            assert max(map(len, out.splitlines()[:-2])) <= 80, path
+            found = json.loads((tmp_path / "a.json").read_text())
+            assert 0 <= found["interval"][0] <= found["interval"][1], path
+            assert (tmp_path / "a.html").stat().st_size < 100_000, path
+
+
+class TestErrors:
+    def test_no_file(self, run, tmp_path):
+        code, out, err = run("report", tmp_path / "nothing.csv")
+        assert (code, out) == (2, "")
+        assert "nothing.csv: no such file" in one_line(err)
+
+    @pytest.mark.parametrize(
+        ("probs", "expected"),
+        [
+            ([[0.5, 0.6]] * 3, "rows must sum to 1"),
+            ([[1.5, -0.5]] * 3, "--logits for logits"),
+            ([[np.nan, 0.5]] * 3, "NaN"),
+            ([[0.5, 0.5]], "At least two samples"),
+        ],
+    )
+    def test_bad_numbers(self, run, tmp_path, probs, expected):
+        np.savez(tmp_path / "a.npz", labels=np.zeros(len(probs)), probs=np.array(probs))
+        code, _, err = run("report", tmp_path / "a.npz")
+        assert code == 2
+        assert expected in one_line(err)
+        assert "`" not in err
+
+    def test_binary_of_three_classes(self, run, file):
+        code, _, err = run("report", file, "--notion", "binary")
+        assert code == 2
+        assert "--notion binary needs two classes" in one_line(err)
+
+    @pytest.mark.parametrize(
+        "arguments",
+        [
+            (),
+            ("report",),
+            ("report", "a.csv", "--notion", "odd"),
+            ("report", "a.csv", "--fail-above", "nan"),
+            ("report", "a.csv", "--fail-above", "x"),
+            ("report", "a.csv", "--draws", "-1"),
+            ("report", "a.csv", "--no-such-option"),
+            ("plot", "a.csv"),
+        ],
+    )
+    def test_usage(self, run, arguments):
+        code, out, err = run(*arguments)
+        assert (code, out) == (2, "")
+        assert "usage: riskalign" in err
+
+    def test_nothing_is_written_into_missing_places(self, run, file, tmp_path):
+        for path in (tmp_path / "no" / "a.html", tmp_path):
+            code, _, err = run("report", file, *FAST, "--html", path)
+            assert code == 2
+            one_line(err)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["three.npz"]
+
+    def test_memory(self, run, file, monkeypatch):
+        def too_much(*_, **__):
+            raise MemoryError
+
+        monkeypatch.setattr("riskalign.cli.commands.summarize", too_much)
+        code, _, err = run("report", file)
+        assert code == 2
+        assert "memory" in one_line(err)
+
+    def test_interrupt(self, run, file, monkeypatch):
+        def stop(*_, **__):
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr("riskalign.cli.commands.summarize", stop)
+        assert run("report", file)[0] == 130
+
+
+class TestCompare:
+    def save(self, path, labels, probs, names=("a", "b", "c")):
+        with path.open("w", newline="") as text:
+            writer = csv.writer(text)
+            writer.writerow(["y", *(f"p_{name}" for name in names)])
+            writer.writerows([y, *row] for y, row in zip(labels, probs.tolist(), strict=True))
+        return path
+
+    def test_two_models(self, run, three, tmp_path):
+        labels = np.array(["a", "b", "c"])[three.y_true]
+        one = self.save(tmp_path / "one.csv", labels, three.y_prob)
+        other = self.save(tmp_path / "other.csv", labels, three.conditional)
+        code, out, _ = run("compare", one, other, "--json", tmp_path / "c.json")
+        assert code == 0
+        assert "other.csv is calibrated better" in out
+        assert max(map(len, out.splitlines()[:-1])) <= 80
+        found = json.loads((tmp_path / "c.json").read_text())
+        expected = ra.compare(three.y_true, three.y_prob, three.conditional)
+        assert found["difference"] == pytest.approx(expected.difference, rel=1e-9)
+        assert "do not tell" in run("compare", one, one)[1]
+
+    def test_columns_in_another_order(self, run, three, tmp_path):
+        labels = np.array(["a", "b", "c"])[three.y_true]
+        one = self.save(tmp_path / "one.csv", labels, three.y_prob)
+        turned = self.save(
+            tmp_path / "other.csv", labels, three.y_prob[:, [2, 0, 1]], ("c", "a", "b")
+        )
+        assert run("compare", one, turned, "--json", tmp_path / "c.json")[0] == 0
+        assert json.loads((tmp_path / "c.json").read_text())["difference"] == 0
+
+    def test_logits_and_probabilities(self, run, three, file, tmp_path):
+        np.savez(tmp_path / "z.npz", labels=three.y_true, logits=np.log(three.y_prob))
+        assert run("compare", file, tmp_path / "z.npz", "--json", tmp_path / "c.json")[0] == 0
+        found = json.loads((tmp_path / "c.json").read_text())
+        assert found["difference"] == pytest.approx(0, abs=1e-12)
+
+    def test_other_rows(self, run, three, file, tmp_path):
+        np.savez(tmp_path / "b.npz", labels=three.y_true[::-1], probs=three.y_prob)
+        assert "the labels of row" in one_line(run("compare", file, tmp_path / "b.npz")[2])
+        np.savez(tmp_path / "b.npz", labels=three.y_true[1:], probs=three.y_prob[1:])
+        assert "300 rows of 3 classes and 299" in run("compare", file, tmp_path / "b.npz")[2]
+
+    def test_other_classes(self, run, three, tmp_path):
+        one = self.save(tmp_path / "one.csv", three.y_true, three.y_prob)
+        other = self.save(tmp_path / "other.csv", three.y_true, three.y_prob, ("a", "b", "d"))
+        code, _, err = run("compare", one, other)
+        assert code == 2
+        assert "the files name different classes: a, b, c and a, b, d" in one_line(err)
+
+    def test_top_label_alone(self, run, tmp_path):
+        np.savez(tmp_path / "a.npz", labels=[0, 1], pred=[0, 1], confidence=[0.5, 0.6])
+        code, _, err = run("compare", tmp_path / "a.npz", tmp_path / "a.npz")
+        assert code == 2
+        assert "probabilities of all classes" in one_line(err)
+
+
+def test_demo(run, tmp_path):
+    code, out, _ = run("demo", "--directory", tmp_path)
+    assert code == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "riskalign-demo.csv",
+        "riskalign-demo.html",
+    ]
+    assert "over-confident" in out
+
+
+def test_help_has_examples(run):
+    for command in ((), ("report",), ("compare",), ("plot",), ("demo",)):
+        code, out, _ = run(*command, "--help")
+        assert code == 0
+        assert "example" in out
+        assert f"riskalign {' '.join(command)}" in out
+        assert max(map(len, out.splitlines())) <= 84
+
+
+class TestWriting:
+    def test_whole_or_not_at_all(self, tmp_path, monkeypatch):
+        path = tmp_path / "a.txt"
+        write_whole(path, "old")
+
+        def broken(*_):
+            raise OSError("the disk is full")
+
+        monkeypatch.setattr(output_module.os, "replace", broken)
+        with pytest.raises(OSError, match="full"):
+            write_whole(path, "new")
+        assert path.read_text() == "old"
+        assert [found.name for found in tmp_path.iterdir()] == ["a.txt"]
+
+    def test_permissions_are_kept(self, tmp_path):
+        path = tmp_path / "a.txt"
+        write_whole(path, "new")
+        mask = os.umask(0)
+        os.umask(mask)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o666 & ~mask
+        path.chmod(0o640)
+        write_whole(path, "newer")
+        assert stat.S_IMODE(path.stat().st_mode) == 0o640
+
+    def test_links_stay_links(self, tmp_path):
+        (tmp_path / "target.txt").write_text("old")
+        (tmp_path / "link.txt").symlink_to("target.txt")
+        write_whole(tmp_path / "link.txt", "new")
+        assert (tmp_path / "link.txt").is_symlink()
+        assert (tmp_path / "target.txt").read_text() == "new"
+
+    def test_devices(self):
+        write_whole(Path(os.devnull), "gone")
+        assert not Path(os.devnull).is_file()
+
+
+def test_words_of_options():
+    said = words_of_options(
+        "`y_prob` rows\nmust sum to 1. Pass `from_logits=True`, `normalize=True`, `classes=` or "
+        "`notion='binary'`; `unknown=3` stays."
+    )
+    assert said == (
+        "predictions rows must sum to 1. Pass --logits, --normalize, --classes or "
+        "--notion binary; `unknown=3` stays."
+    )
+
+
+def test_printable():
+    assert printable("a\x1b[2J\r\nb\u202e") == "a\ufffd[2J\ufffd\nb\ufffd"
+
+
+class TestProcess:
+    """What only shows in a process of its own."""
+
+    def command(self, *arguments, **options):
+        return subprocess.run(
+            [sys.executable, "-m", "riskalign.cli", *map(str, arguments)],
+            capture_output=True,
+            check=False,
+            timeout=300,
+            **options,
+        )
+
+    def test_a_closed_pipe_is_no_error(self, file):
+        line = f"{sys.executable} -m riskalign.cli report {file} --draws 0 | true"
+        found = subprocess.run(
+            ["bash", "-c", f"set -o pipefail; {line}"],
+            capture_output=True,
+            check=False,
+            timeout=300,
+        )
+        assert (found.returncode, found.stderr) == (0, b"")
+
+    def test_a_poor_terminal(self, three, tmp_path):
+        header = "y,p_süd,p_b,p_c\n"
+        rows = "".join(
+            f"{y},{','.join(map(str, row))}\n"
+            for y, row in zip(three.y_true, three.y_prob, strict=True)
+        )
+        (tmp_path / "a.csv").write_text(header + rows, encoding="utf-8")
+        found = self.command(
+            "report", tmp_path / "a.csv", "--draws", 0, env={"PYTHONIOENCODING": "ascii"}
+        )
+        assert found.returncode == 0
+        assert b"s?d" in found.stdout
+        assert found.stderr == b""  # no bar: no terminal
+
+    def test_heavy_libraries_stay_out(self, file):
+        code = (
+            "import sys; from riskalign.cli import main; "
+            f"main(['report', {str(file)!r}, '--draws', '0']); "
+            "print([m for m in ('matplotlib', 'pandas', 'polars', 'pyarrow', 'sklearn', 'torch') "
+            "if m in sys.modules])"
+        )
+        found = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, check=True, timeout=300
+        )
+        assert found.stdout.decode().splitlines()[-1] == "[]"
+
+
+def test_the_grid_holds_both_ends():
+    assert GRID[0] == 0
+    assert GRID[-1] == 1
+    assert (np.diff(GRID) > 0).all()
