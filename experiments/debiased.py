@@ -41,13 +41,8 @@ def cells(repetitions: int, max_samples: int) -> Iterator[Row]:
             for classes in CLASSES:
                 for notion in NOTIONS:
                     for family in FAMILIES:
-                        yield {
-                            "family": family,
-                            "classes": float(classes),
-                            "samples": float(samples),
-                            "notion": notion,
-                            "seed": float(seed),
-                        }
+                        values = (family, float(classes), float(samples), notion, float(seed))
+                        yield dict(zip(KEYS, values, strict=True))
 
 
 def compute(cell: Row) -> list[Row]:

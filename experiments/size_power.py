@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import numpy as np
 
 import riskalign as ra
-from experiments.cells import RESULTS, Row, group, load, markdown, run
+from experiments.cells import RESULTS, Row, group, markdown, run
 from riskalign.arrays import FloatArray
 from riskalign.datasets import FAMILIES
 from riskalign.inference import draw_labels
@@ -90,10 +90,8 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=200)
     parser.add_argument("--report", action="store_true", help="only write the report")
     options = parser.parse_args()
-    if options.report:
-        rows = load(PATH)
-    else:
-        rows = run(PATH, KEYS, cells(options.repetitions), compute)
+    wanted = [] if options.report else cells(options.repetitions)
+    rows = run(PATH, KEYS, wanted, compute)
     text = "# Size (calibrated) and power of the test of calibration\n\n" + report(rows) + "\n"
     (RESULTS / "size_power.md").write_text(text)
 

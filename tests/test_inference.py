@@ -1,0 +1,161 @@
+"""Intervals, the test of calibration and comparisons: seeded, with stated error rates."""
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+import riskalign as ra
+from riskalign.inference import draw_labels
+from riskalign.kernels import DIRICHLET
+from riskalign.losses import LOSSES
+from riskalign.sample import Problem
+from riskalign.smoothing import choose_smoother
+from riskalign.smoothing.linear import LinearSmoother
+
+
+def test_labels_are_drawn_from_the_rows():
+    g = np.array([[0.2, 0.5, 0.3], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+    labels = draw_labels(g, 20_000, np.random.default_rng(0))
+    shares = [np.bincount(row, minlength=3) / 20_000 for row in labels]
+    np.testing.assert_allclose(shares, g, atol=0.02)  # six standard deviations
+
+
+def test_averages_of_many_columns_are_those_of_the_engine():
+    data = ra.datasets.peaked(400, 2, seed=0)
+    weights = np.random.default_rng(1).uniform(0.5, 2, 400)
+    problem = Problem("p", data.y_prob[:, 1], data.y_true, weights, LOSSES["l2"].binary)
+    columns = np.random.default_rng(2).normal(size=(400, 5))
+    smoother = choose_smoother([problem], DIRICHLET, "exact", lambda problem: columns)
+    exact = np.empty_like(columns)
+    for _, rows, mean in smoother.each([(0, 0.02)], lambda k, rows, average: average.mean):
+        exact[rows] = mean
+    got = LinearSmoother.of(problem, DIRICHLET, 0.02).averages(columns)
+    np.testing.assert_allclose(got, exact, atol=1e-5)
+
+
+@pytest.mark.parametrize(("family", "least"), [("calibrated", 0.93), ("class bias", 0.90)])
+def test_intervals_cover(family, least):
+    """Of 60 intervals, no fewer than a true coverage of `least` would give once in 1,000."""
+    make = ra.datasets.FAMILIES[family]
+    truth = make(100_000, 3, 10**6).truth("classwise", "l2", given="marginal")
+    covered, widths, values = 0, [], []
+    for seed in range(60):
+        data = make(500, 3, seed)
+        result = ra.calibration_error(
+            data.y_true,
+            data.y_prob,
+            notion="classwise",
+            loss="l2",
+            estimator="debiased",
+            confidence=0.95,
+            engine="grid",
+        )
+        low, high = result.interval
+        covered += low <= truth <= high
+        widths.append(high - low)
+        values.append(result.value)
+    assert covered >= binom.ppf(0.001, 60, least)
+    assert np.mean(widths) < 2 * 3.92 * np.std(values)  # not wide for safety
+
+
+def test_intervals_grow_with_confidence_and_shrink_with_samples():
+    wide, narrow, many = (
+        ra.calibration_error(
+            data.y_true, data.y_prob, estimator="debiased", confidence=confidence, engine="grid"
+        )
+        for data, confidence in (
+            (ra.datasets.class_bias(500, 3, seed=0), 0.99),
+            (ra.datasets.class_bias(500, 3, seed=0), 0.8),
+            (ra.datasets.class_bias(8000, 3, seed=0), 0.99),
+        )
+    )
+    assert wide.interval[0] <= narrow.interval[0] < narrow.interval[1] < wide.interval[1]
+    assert wide.standard_error == narrow.standard_error > 2 * many.standard_error
+    assert "99% interval" in str(wide)
+    assert wide.to_dict()["interval"] == list(wide.interval)
+
+
+@pytest.mark.parametrize("notion", ["classwise", "canonical", "top-label"])
+def test_size_is_exact(notion):
+    """Rejections at 10% among 200 calibrated data sets of 40 samples: within 99.9%."""
+    rejected = 0
+    for seed in range(200):
+        data = ra.datasets.calibrated(40, 3, seed=seed)
+        test = ra.calibration_test(
+            data.y_true, data.y_prob, notion=notion, n_draws=19, seed=seed, engine="exact"
+        )
+        rejected += test.p_value <= 0.1
+    low, high = binom.ppf([0.0005, 0.9995], 200, 0.1)
+    assert low <= rejected <= high
+
+
+@pytest.mark.parametrize("notion", ["classwise", "canonical", "top-label"])
+@pytest.mark.parametrize("loss", ["l2", "kl"])
+def test_gross_miscalibration_is_found(notion, loss):
+    data = ra.datasets.temperature(500, 4, t2=0.4, seed=0)
+    test = ra.calibration_test(data.y_true, data.y_prob, notion=notion, loss=loss, n_draws=99)
+    assert test.p_value == 0.01
+    assert test.statistic > 3
+
+
+def test_test_depends_on_its_seed_alone():
+    data = ra.datasets.calibrated(100, 3, seed=0)
+    first, again, other = (
+        ra.calibration_test(data.y_true, data.y_prob, n_draws=49, seed=seed) for seed in (1, 1, 2)
+    )
+    assert first.statistic == again.statistic != other.statistic
+    assert first.to_dict()["p_value"] == first.p_value
+    assert "label sets drawn" in str(first)
+    with pytest.raises(ValueError, match="`n_draws` must be a positive integer; found 0"):
+        ra.calibration_test(data.y_true, data.y_prob, n_draws=0)
+
+
+def test_bandwidths_of_the_test_ignore_the_labels():
+    data = ra.datasets.temperature(200, 3, seed=0)
+    shuffled = np.random.default_rng(0).permutation(data.y_true)
+    one, other = (
+        ra.calibration_test(labels, data.y_prob, n_draws=9) for labels in (data.y_true, shuffled)
+    )
+    assert np.array_equal(one.bandwidths, other.bandwidths)
+
+
+@pytest.mark.parametrize("notion", ["classwise", "canonical", "top-label"])
+@pytest.mark.parametrize("loss", ["l2", "kl"])
+def test_a_model_does_not_differ_from_its_copy(notion, loss):
+    data = ra.datasets.peaked(300, 3, seed=0)
+    diff = ra.compare(data.y_true, data.y_prob, data.y_prob.copy(), notion=notion, loss=loss)
+    assert (diff.difference, diff.p_value, diff.interval) == (0.0, 1.0, (0.0, 0.0))
+
+
+def test_pairs_are_told_apart_better_than_separate_intervals_would():
+    data = ra.datasets.temperature(1500, 4, t2=0.7, seed=1)
+    sharper = data.y_prob**1.1
+    sharper /= sharper.sum(axis=1, keepdims=True)
+    diff = ra.compare(data.y_true, data.y_prob, sharper, names=("model", "sharper"))
+    separate = [
+        ra.calibration_error(data.y_true, f, estimator="debiased", confidence=0.95).standard_error
+        for f in (data.y_prob, sharper)
+    ]
+    assert diff.standard_error < 0.6 * np.hypot(*separate)
+    assert diff.interval[1] < 0
+    assert "sharper" in str(diff)
+    swapped = ra.compare(data.y_true, sharper, data.y_prob)
+    assert swapped.difference == -diff.difference
+    assert swapped.p_value == pytest.approx(diff.p_value)
+
+
+def test_comparison_of_calibrated_models_rejects_rarely():
+    """Two calibrated models, one coarser: at 5%, at most 8 of 60 (once in 300 if exact)."""
+    rejected = 0
+    for seed in range(60):
+        data = ra.datasets.calibrated(400, 2, seed=seed)
+        coarse = np.tile([0.5, 0.5], (400, 1))  # E[y] of the uniform family
+        diff = ra.compare(data.y_true, data.y_prob, coarse, notion="binary", engine="grid")
+        rejected += diff.p_value <= 0.05
+    assert rejected <= 8
+
+
+def test_comparisons_need_the_same_samples():
+    data = ra.datasets.calibrated(20, 3)
+    with pytest.raises(ValueError, match="must have one shape"):
+        ra.compare(data.y_true, data.y_prob, np.full((20, 4), 0.25))
