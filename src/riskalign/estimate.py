@@ -28,6 +28,7 @@ from riskalign.options import (
     smoothing_choices,
 )
 from riskalign.recalibration import align, choose_by_risk, exponent_of, started_at
+from riskalign.progress import track
 from riskalign.reliability import ReliabilityCurve, curve_of_labels, curve_of_residuals
 from riskalign.residual import STARTS, Choice, debiased
 from riskalign.results import CalibrationResult
@@ -294,7 +295,10 @@ def _estimate(
         return average.mean, decompose(part.loss, part.points, part.labels, average.mean)
 
     requests = list(enumerate(bandwidths.tolist()))
-    for k, rows, (R, terms) in setup.smoother.each(requests, rows_of):
+    tiles = setup.smoother.each(requests, rows_of)
+    steps = ((len(tile[1]), tile) for tile in tiles)
+    total = len(weights) * len(requests)
+    for k, rows, (R, terms) in track(steps, total, "estimate", setup.progress):
         parts = (
             getattr(terms, method.estimator),
             terms.risk,
