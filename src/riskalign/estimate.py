@@ -27,8 +27,8 @@ from riskalign.options import (
     search_bandwidth,
     smoothing_choices,
 )
-from riskalign.recalibration import align, choose_by_risk, exponent_of, started_at
 from riskalign.progress import track
+from riskalign.recalibration import align, choose_by_risk, exponent_of, started_at
 from riskalign.reliability import ReliabilityCurve, curve_of_labels, curve_of_residuals
 from riskalign.residual import STARTS, Choice, debiased
 from riskalign.results import CalibrationResult
