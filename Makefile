@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test test-peers lint bench clean
+.PHONY: help demo test test-peers test-browser chromium lint bench clean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -25,6 +25,15 @@ test: lint  ## lint, types, import rules, doctests and tests
 
 test-peers: .venv/peers  ## baselines against independent implementations from the package index
 	$(BIN)/python -m pytest -q tests/peers
+
+chromium:
+	@command -v chromium > /dev/null || [ "$$(id -u)" != 0 ] || { apt-get -qq update && \
+	  DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes --no-install-recommends \
+	  chromium fonts-dejavu-core > /dev/null; }
+	@command -v chromium > /dev/null || { echo "Chromium is needed: apt install chromium" >&2; exit 1; }
+
+test-browser: .venv/test chromium  ## the HTML report in a headless Chromium, which root installs
+	$(BIN)/python -m pytest -q tests/browser
 
 lint: .venv/test  ## style, types and import rules alone
 	$(BIN)/ruff check .

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from riskalign.arrays import FloatArray, IntArray
+from riskalign.arrays import BoolArray, FloatArray, IntArray
 from riskalign.estimate import calibration_error, reliability_curve
 from riskalign.losses import L2, ProperLoss
 from riskalign.reliability import ReliabilityCurve
@@ -39,8 +39,57 @@ TEST_TERMS = 20_000_000
 FEWEST = 1_000
 """Rows that a test takes in any case."""
 
+ARC_BINS = 64
+"""Bins of the arc 2 arcsin sqrt(p), along which a probability's noise is even."""
+
 EMPTY = 0.5
-"""Samples near a point below which a curve shows nothing there."""
+"""Samples near a point, counted by their kernel weights, below which a curve shows nothing."""
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Where the predictions of one problem lie; counts of disjoint rows add up.
+
+    Attributes
+    ----------
+    linear, logit, arc : predictions in the bins of each axis, and of the arc
+    rows : number of rows
+    predicted, positive : sums of predictions and of labels
+    """
+
+    linear: IntArray
+    logit: IntArray
+    arc: IntArray
+    rows: int
+    predicted: float
+    positive: float
+
+    @classmethod
+    def of(cls, problem: Problem) -> Counts:
+        """Counts of some rows."""
+        p = np.clip(problem.predictions, 0, 1)  # float32 files reach 1 + 1e-7
+        arc = (np.arcsin(np.sqrt(p)) * (2 / np.pi * ARC_BINS)).astype(np.intp)
+        return cls(
+            np.histogram(p, LINEAR_EDGES)[0],
+            np.histogram(p, LOGIT_EDGES)[0],
+            np.bincount(np.minimum(arc, ARC_BINS - 1), minlength=ARC_BINS),
+            len(p),
+            float(p.sum()),
+            float(problem.labels.sum()),
+        )
+
+    def __add__(self, other: Counts) -> Counts:
+        """Counts of both sets of rows."""
+        mine, others = vars(self), vars(other)
+        return Counts(**{name: mine[name] + others[name] for name in mine})
+
+    def near(self, grid: FloatArray) -> BoolArray:
+        """Whether a prediction lies in the bin of the arc, or next to it, of each point."""
+        filled = np.concatenate([[False], self.arc > 0, [False]])
+        around = filled[:-2] | filled[1:-1] | filled[2:]
+        place = (np.arcsin(np.sqrt(grid)) * (2 / np.pi * ARC_BINS)).astype(np.intp)
+        near: BoolArray = around[np.minimum(place, ARC_BINS - 1)]
+        return near
 
 
 @dataclass(frozen=True)
@@ -151,13 +200,13 @@ def summarize(
     own: tuple[Diagram, ...] = ()
     if asked != "canonical":
         curve = reliability_curve(y, p, notion=asked, bandwidth=result.search, **as_estimated)
-        own = tuple(diagrams(curve, reduce(sample, asked, L2), confidence))
+        own = tuple(_of_problems(curve, reduce(sample, asked, L2), confidence))
     top = None
     if asked in ("classwise", "canonical"):
         curve = reliability_curve(
             y, p, notion="top-label", bandwidth="cross-validation", **as_estimated
         )
-        (top,) = diagrams(curve, reduce(sample, "top-label", L2), confidence)
+        (top,) = _of_problems(curve, reduce(sample, "top-label", L2), confidence)
     test = None
     if n_draws:
         rows = _some_rows(len(y), TEST_TERMS // (n_draws * max(len(own), 1)))
@@ -181,26 +230,34 @@ def _some_rows(n: int, affordable: int) -> IntArray:
     return np.sort(np.random.default_rng(0).choice(n, m, replace=False))
 
 
-def diagrams(
+def _of_problems(
     curve: ReliabilityCurve, problems: Sequence[Problem], confidence: float
 ) -> Iterator[Diagram]:
+    names = [problem.name for problem in problems]
+    return diagrams(curve, names, [Counts.of(problem) for problem in problems], confidence)
+
+
+def diagrams(
+    curve: ReliabilityCurve, names: Sequence[str], counts: Sequence[Counts], confidence: float
+) -> Iterator[Diagram]:
     """A diagram for each problem of a notion, from the notion's curve."""
-    low, high = curve.band(confidence)
-    shown = np.where(curve.nearby_samples < EMPTY, np.nan, 1.0)
-    R, low, high = (
-        (values * shown).reshape(len(curve.grid), -1) for values in (curve.conditional, low, high)
+    m = len(curve.grid)
+    R, low, high, nearby = (
+        values.reshape(m, -1)
+        for values in (curve.conditional, *curve.band(confidence), curve.nearby_samples)
     )
-    for k, problem in enumerate(problems):
+    for k, (name, count) in enumerate(zip(names, counts, strict=True)):
+        shown = np.where((nearby[:, k] >= EMPTY) & count.near(curve.grid), 1.0, np.nan)
         yield Diagram(
-            name=problem.name,
+            name=name,
             grid=curve.grid,
-            conditional=R[:, k],
-            low=low[:, k],
-            high=high[:, k],
-            linear_counts=np.histogram(problem.predictions, LINEAR_EDGES)[0],
-            logit_counts=np.histogram(problem.predictions, LOGIT_EDGES)[0],
-            mean_prediction=float(problem.predictions.mean()),
-            frequency=float(problem.labels.mean()),
+            conditional=R[:, k] * shown,
+            low=low[:, k] * shown,
+            high=high[:, k] * shown,
+            linear_counts=count.linear,
+            logit_counts=count.logit,
+            mean_prediction=count.predicted / count.rows,
+            frequency=count.positive / count.rows,
         )
 
 

@@ -113,7 +113,10 @@ def _data(summary: Summary) -> dict[str, Any]:
         "worst": 0 if result.per_class is None else int(np.argmax(result.per_class)),
         "error_share": share if share is not None and 0 <= share <= 1 else None,
         "diagrams": [_diagram(diagram, summary) for diagram in shown],
-        "searches": [_search(curve, total, len(curves) > 1) for curve in curves],
+        "searches": [
+            _search(curve, total, f"class {name}" if len(curves) > 1 else "")
+            for curve, name in zip(curves, result.classes or ("",), strict=False)
+        ],
     }
 
 
@@ -131,11 +134,11 @@ def _diagram(diagram: Diagram, summary: Summary) -> dict[str, Any]:
     }
 
 
-def _search(curve: Curve, total: float, named: bool) -> dict[str, Any]:
+def _search(curve: Curve, total: float, name: str) -> dict[str, Any]:
     """A bandwidth curve; its objective a sample, less the lowest, which alone is drawn."""
     objective = (curve.objective - curve.objective.min()) / total
     return {
-        "name": f"class {curve.name}" if named else "",
+        "name": name,
         "h": _rounded(curve.candidates),
         "objective": _rounded(objective),
         "value": curve.value,
@@ -169,7 +172,11 @@ def _cards(summary: Summary) -> Iterable[tuple[str, ...]]:
     if result.refinement is not None:
         yield "Refinement", words.number(result.refinement), "what calibration cannot mend"
     if summary.test is not None:
-        yield "p-value", words.test_p_value(summary.test), "that labels follow the predictions"
+        yield (
+            "p-value",
+            words.test_p_value(summary.test).replace("<=", "\u2264"),
+            "that labels follow the predictions",
+        )
 
 
 def _class_section(summary: Summary) -> str:

@@ -137,7 +137,7 @@
     make(svg, "text", { x: LEFT - 8, y: BARS_TOP + 10, "text-anchor": "end" }, short(most));
     make(svg, "text", { x: LEFT - 8, y: BARS_TOP + BARS + 4, "text-anchor": "end" }, "0");
     make(svg, "text", { class: "title", x: LEFT + SIDE / 2, y: H - 12, "text-anchor": "middle" },
-      `predicted probability f of ${clipped(diagram.name, W < 480 ? 16 : 36)}`);
+      W < 480 ? "predicted probability f" : `predicted probability f of ${clipped(diagram.name, 36)}`);
 
     const cursor = make(svg, "g", { visibility: "hidden" });
     const vertical = make(cursor, "line", { class: "cross", y1: TOP, y2: BARS_TOP + BARS });
@@ -204,7 +204,7 @@
       Math.abs(Math.log(v / search.value)) < Math.abs(Math.log(search.h[best] / search.value)) ? i : best, 0);
     make(svg, "circle", { class: "dot", r: 5, cx: xs[chosen], cy: ys[chosen] });
     const cursor = make(svg, "circle", { class: "dot", r: 5, visibility: "hidden" });
-    const summary = `Chosen${search.name ? " for " + search.name : ""}: ` +
+    const summary = `Chosen${search.name ? " for " + clipped(search.name, 60) : ""}: ` +
       `h = ${Number(search.value.toPrecision(3))}` +
       (search.at_edge ? ", at the edge of its range." : ".");
     readout.textContent = summary;
@@ -248,7 +248,7 @@
       const button = document.createElement("button");
       button.type = "button";
       button.textContent = row.cells[0].textContent;
-      button.title = "Show this class in the diagram";
+      button.title = `Show ${button.textContent} in the diagram`;
       button.onclick = () => { select(numberOf(row)); byId("figure").scrollIntoView(); };
       row.cells[0].replaceChildren(button);
     });

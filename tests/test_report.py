@@ -1,0 +1,277 @@
+"""The HTML page as text: complete, inert, small."""
+
+import base64
+import hashlib
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+import riskalign as ra
+from riskalign.losses import L2
+from riskalign.report import to_html, words
+from riskalign.sample import Problem
+from riskalign.summary import GRID, LINEAR_EDGES, LOGIT_EDGES, Counts, Diagram, summarize
+
+HOSTILE = ("</script><script>alert(1)</script>", "\"'><img src=x onerror=alert(1)>", "日本語 & <b>")
+
+
+class Page(HTMLParser):
+    """Elements, attributes and text of a page."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.text, self.raw = [], {}, text
+        self._open = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        if tag not in ("meta", "link", "input"):
+            self._open.append((tag, dict(attributes).get("id")))
+
+    def handle_endtag(self, tag):
+        assert self._open.pop()[0] == tag
+
+    def handle_data(self, data):
+        for tag, name in self._open:
+            for key in {tag, name}:
+                self.text[key] = self.text.get(key, "") + data
+
+    def attributes(self, tag):
+        return [attributes for name, attributes in self.tags if name == tag]
+
+    @property
+    def data(self):
+        return json.loads(self.text["data"])
+
+
+@pytest.fixture(scope="module")
+def three():
+    return ra.datasets.temperature(400, 3, t2=0.5, seed=0)
+
+
+@pytest.fixture(scope="module")
+def summary(three):
+    labels = np.array(HOSTILE, dtype=object)[three.y_true]
+    return summarize(labels, three.y_prob, classes=HOSTILE, n_draws=19)
+
+
+@pytest.fixture(scope="module")
+def page(summary):
+    return Page(to_html(summary, source="<file>&.csv", version="1.2"))
+
+
+class TestPage:
+    def test_names_are_inert(self, page):
+        assert len(page.attributes("script")) == 2
+        assert page.attributes("img") == []
+        assert page.attributes("b") == []
+        assert not any(name.startswith("on") for _, found in page.tags for name in found)
+        assert [d["name"] for d in page.data["diagrams"]][1:] == [f"class {n}" for n in HOSTILE]
+        assert all(name in page.text["class-table"] for name in HOSTILE)
+        assert "<file>&.csv" in page.text["title"]
+
+    def test_nothing_comes_from_elsewhere(self, page):
+        assert "http:" not in page.raw.replace("http://www.w3.org/2000/svg", "")
+        assert "https:" not in page.raw
+        assert "@import" not in page.raw
+        sources = [v for _, found in page.tags for k, v in found.items() if k in ("src", "href")]
+        assert sources == ["data:,", "#figure"]
+
+    def test_policy_allows_its_own_script_and_style_alone(self, page):
+        (policy,) = [m["content"] for m in page.attributes("meta") if "http-equiv" in m]
+        script = page.raw.rpartition("<script>")[2].partition("</script>")[0]
+        style = page.raw.partition("<style>")[2].partition("</style>")[0]
+        for kind, text in (("script", script), ("style", style)):
+            digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+            assert re.search(f"{kind}-src 'sha256-([^']+)'", policy).group(1) == digest
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+
+    def test_main_numbers_need_no_script(self, page, summary):
+        text = page.text["main"]
+        result = summary.result
+        for number in (result.value, *result.interval, result.risk, result.refinement):
+            assert words.number(number) in text
+        assert words.percent(summary.accuracy) in text
+        assert words.percent(summary.mean_confidence) in text
+        assert "\u2264 0.05" in text
+        for error in result.per_class:
+            assert f"{error:.6f}".replace("-", "\u2212") in text
+
+    def test_data_are_the_summary_s(self, page, summary):
+        data = page.data
+        assert data["offset"] == 1
+        assert len(data["diagrams"]) == 4
+        np.testing.assert_allclose(data["grid"], GRID, atol=1e-6)
+        for drawn, diagram in zip(data["diagrams"], [summary.top, *summary.diagrams], strict=True):
+            R = np.array([np.nan if r is None else r for r in drawn["R"]])
+            np.testing.assert_allclose(R, diagram.conditional, rtol=1e-3)
+            assert sum(drawn["linear"]) == sum(drawn["logit"]) == 400
+        assert [s["value"] for s in data["searches"]] == summary.result.bandwidth.tolist()
+        assert data["worst"] == int(np.argmax(summary.result.per_class))
+
+    def test_rows_are_sorted_by_error(self, page, summary):
+        shown = [int(row["data-number"]) for row in page.attributes("tr") if "data-number" in row]
+        assert shown == np.argsort(-summary.result.per_class, kind="stable").tolist()
+
+    def test_the_same_input_makes_the_same_page(self, summary, page):
+        assert to_html(summary, source="<file>&.csv", version="1.2") == page.raw
+
+    def test_braces_in_names_stay(self, three):
+        names = ["{{script}}", "{{data}}", "}}"]
+        labels = np.array(names, dtype=object)[three.y_true]
+        text = to_html(summarize(labels, three.y_prob, classes=names), source="{{style}}")
+        found = Page(text)
+        assert [d["name"] for d in found.data["diagrams"]][1:] == [f"class {n}" for n in names]
+        assert "{{style}}" in found.text["title"]
+
+
+class TestKinds:
+    def test_binary(self, three):
+        y, p = (three.y_true == 1).astype(int), three.y_prob[:, 1]
+        page = Page(to_html(summarize(y, p)))
+        assert len(page.data["diagrams"]) == 1
+        assert "class-table" not in page.text
+        assert page.data["offset"] == 0
+
+    def test_canonical(self, three):
+        page = Page(to_html(summarize(three.y_true, three.y_prob, notion="canonical")))
+        assert [d["label"] for d in page.data["diagrams"]] == ["the predicted class (top label)"]
+        assert len(page.data["searches"]) == 1
+
+    def test_top_label_alone(self):
+        rng = np.random.default_rng(0)
+        confidence = rng.uniform(0.1, 1, 300)
+        right = (rng.random(300) < confidence).astype(int)
+        summary = summarize(right, confidence, top_label=True)
+        assert summary.accuracy == right.mean()
+        assert summary.mean_confidence == pytest.approx(confidence.mean())
+        assert summary.result.notion == "top-label"
+        assert summary.result.overconfidence.top_label == pytest.approx(
+            summary.result.overconfidence.per_class[0]
+        )
+        page = Page(to_html(summary))
+        assert "classes" not in page.text["header"]
+        assert page.data["diagrams"][0]["name"] == "the predicted class"
+
+    def test_without_interval_or_search_or_test(self, summary):
+        result = replace(
+            summary.result, interval=None, confidence=None, standard_error=None, search=None
+        )
+        page = Page(to_html(replace(summary, result=result, test=None)))
+        assert "% interval" not in page.text["main"]
+        assert "p-value" not in page.text["main"]
+        assert page.data["searches"] == []
+        (section,) = [s for s in page.attributes("section") if s.get("id") == "bandwidth-section"]
+        assert "hidden" in section
+
+    def test_hard_inputs(self):
+        """Zeros and ones, an empty class, two rows."""
+        eye = np.eye(3)[[0, 1, 1, 0, 1, 0]]
+        page = Page(to_html(summarize([0, 1, 0, 0, 1, 1], eye)))
+        assert all(sum(d["linear"]) == 6 for d in page.data["diagrams"])
+        Page(to_html(summarize([0, 1], [0.5, 0.5])))
+        Page(to_html(summarize([1, 1], [1.0, 1.0], loss="kl")))
+
+    def test_a_hundred_classes_in_two_megabytes(self):
+        """Curves without a gap, which take the most room."""
+        n_classes, rng = 100, np.random.default_rng(0)
+        data = ra.datasets.temperature(400, 3, seed=0)
+        small = summarize(data.y_true, data.y_prob)
+        m = len(GRID)
+        diagrams = tuple(
+            Diagram(
+                f"class with a rather long name {k}",
+                GRID,
+                *rng.random((3, m)),
+                rng.integers(0, 10**6, len(LINEAR_EDGES) - 1),
+                rng.integers(0, 10**6, len(LOGIT_EDGES) - 1),
+                0.01,
+                0.01,
+            )
+            for k in range(n_classes)
+        )
+        curves = small.result.search.curves[:1] * n_classes
+        result = replace(
+            small.result,
+            per_class=rng.random(n_classes),
+            bandwidth=rng.random(n_classes),
+            search=replace(small.result.search, curves=curves),
+            overconfidence=replace(
+                small.result.overconfidence, per_class=rng.normal(size=n_classes)
+            ),
+        )
+        page = to_html(replace(small, result=result, diagrams=diagrams))
+        assert len(page.encode()) < 700_000
+
+
+class TestWords:
+    @pytest.mark.parametrize(
+        ("x", "expected"),
+        [
+            (0, "0"),
+            (0.5, "0.5000"),
+            (1.23456, "1.2346"),
+            (0.0123456, "0.0123"),
+            (0.00123456, "0.00123"),
+            (-0.000123456, "-0.000123"),
+            (1e-7, "1.00e-07"),
+        ],
+    )
+    def test_numbers(self, x, expected):
+        assert words.number(x) == expected
+
+    @pytest.mark.parametrize(
+        ("p", "smallest", "expected"),
+        [(0.5, 0, "0.500"), (0.0001, 0, "< 0.001"), (0.005, 0.005, "<= 0.005"), (0, 0, "< 0.001")],
+    )
+    def test_p_values(self, p, smallest, expected):
+        assert words.p_value(p, smallest) == expected
+
+    def test_verdicts(self, summary):
+        low = replace(summary, result=replace(summary.result, interval=(0.0, 0.1)))
+        assert "The probabilities are off: " in words.verdict(summary)
+        assert "how far is unsettled" in words.verdict(low)
+        calm = replace(low, test=replace(summary.test, p_value=0.5))
+        assert "No miscalibration is visible" in words.verdict(calm)
+        assert "No miscalibration is visible" in words.verdict(replace(low, test=None))
+        assert "over-confident" in words.verdict(summary)
+        modest = replace(summary, mean_confidence=0.1)
+        assert "under-confident" in words.verdict(modest)
+
+
+def test_curves_break_off_where_no_predictions_lie():
+    rng = np.random.default_rng(0)
+    p = np.concatenate([rng.uniform(0.1, 0.2, 300), rng.uniform(0.7, 0.8, 300)])
+    y = (rng.random(600) < p).astype(int)
+    (diagram,) = summarize(y, p).diagrams
+    shown = ~np.isnan(diagram.conditional)
+    assert shown[np.searchsorted(GRID, [0.15, 0.75])].all()
+    assert not shown[np.searchsorted(GRID, [0.001, 0.5, 0.999])].any()
+    assert (np.isnan(diagram.low) == ~shown).all()
+
+
+def test_counts_add_up():
+    rng = np.random.default_rng(0)
+    p = np.concatenate([rng.beta(0.3, 0.3, 97), [0.0, 1.0, 1.0 + 1e-7]])
+    problem = Problem("one", p, (rng.random(100) < 0.5).astype(int), np.ones(100), L2)
+    whole = Counts.of(problem)
+    parts = Counts.of(problem.take(np.arange(30))) + Counts.of(problem.take(np.arange(30, 100)))
+    for name, value in vars(whole).items():
+        np.testing.assert_allclose(vars(parts)[name], value)
+    assert whole.rows == whole.arc.sum() == whole.logit.sum() == 100
+    assert whole.near(np.array([0.0, 1.0])).all()
+
+
+def test_many_rows_are_tested_by_some(monkeypatch):
+    import riskalign.summary as summary_module
+
+    monkeypatch.setattr(summary_module, "TEST_TERMS", 19 * 3 * 150)
+    monkeypatch.setattr(summary_module, "FEWEST", 100)
+    data = ra.datasets.temperature(400, 3, seed=0)
+    assert summarize(data.y_true, data.y_prob, n_draws=19).test.n_samples == 150
