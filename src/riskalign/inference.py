@@ -27,7 +27,9 @@ from riskalign.residual import (
     Debiased,
     Valued,
     columns_of,
+    information_of,
     onto_simplex,
+    overlap_of,
     own_shift,
     powered,
     pushes,
@@ -137,8 +139,8 @@ class NullWorld:
             shift: FloatArray | float = 0.0
             if self.start != "identity":
                 slope, smoothed_slope = self._slopes[k]
-                push = pushes(drawn, g, slope)
-                shift = own_shift(slope, smoothed_slope, push, drawn.weights)
+                push = pushes(drawn, g, information_of(drawn, slope))
+                shift = own_shift(slope, push, overlap_of(slope, smoothed_slope, drawn.weights))
                 q += smoothed_slope * push[:, None]
             R = onto_simplex(start, q)
             refinement = second_order(drawn, R, self._shares[k], shift)
@@ -159,7 +161,7 @@ class NullWorld:
         """The start that would be fitted to the labels, each row left out: one Newton step."""
         if self.start == "identity":
             return g
-        push = pushes(drawn, g, slope_of(drawn, g))
+        push = pushes(drawn, g, information_of(drawn, slope_of(drawn, g)))
         tilt = push.sum() - push
         return softmax(floored_log(g) + tilt[:, None] * floored_log(drawn.points), axis=1)
 
@@ -221,27 +223,32 @@ class Fit:
 
 
 def standard_error(fits: Sequence[Fit], signs: Sequence[float]) -> float:
-    """Of the signed sum of estimates of models on the same samples: one, or a difference.
+    """Of the signed sum of estimates of models on the same samples: one, or a difference."""
+    weights = fits[0].sample.weights
+    terms: FloatArray = np.sum(
+        [sign * fit.terms for fit, sign in zip(fits, signs, strict=True)], axis=0
+    )
+    return float(np.sqrt(_variance(terms, weights) + null_variance(fits, signs, len(terms))))
 
-    Labels are drawn from the mean of the models' starts, so that models that err together
-    in the data err together in the null world.
+
+def null_variance(fits: Sequence[Fit], signs: Sequence[float], n: int) -> float:
+    """Variance that estimates from n samples would have if the models' starts were right.
+
+    Labels are drawn from the mean of the starts, so that models that err together in the
+    data err together in the null world.
     """
     weights = fits[0].sample.weights
-    n, n_classes = fits[0].sample.probabilities.shape
+    m, n_classes = fits[0].sample.probabilities.shape
     single = fits[0].problems[0].predictions.ndim == 1
-    rows = _null_rows(n, len(fits[0].problems) if single else n_classes)
+    rows = _null_rows(m, len(fits[0].problems) if single else n_classes)
     truth: FloatArray = np.mean([fit.fitted[rows] for fit in fits], axis=0)
     labels = draw_labels(truth, NULL_DRAWS, np.random.default_rng(0))
     null: FloatArray = np.sum(
         [sign * fit.null_terms(truth, labels, rows) for fit, sign in zip(fits, signs, strict=True)],
         axis=0,
     )
-    terms: FloatArray = np.sum(
-        [sign * fit.terms for fit, sign in zip(fits, signs, strict=True)], axis=0
-    )
-    scale = (len(rows) / n) ** 2
     noise = float(np.var(weights[rows] @ null / weights[rows].sum(), ddof=1))
-    return float(np.sqrt(_variance(terms, weights) + noise * scale))
+    return noise * (len(rows) / n) ** 2
 
 
 def _variance(terms: FloatArray, weights: FloatArray) -> float:

@@ -155,26 +155,32 @@ def slope_of(problem: Problem, g: FloatArray) -> FloatArray:
     return g * (z - row_dot(g, z)[:, None])
 
 
-def pushes(problem: Problem, g: FloatArray, slope: FloatArray) -> FloatArray:
+def information_of(problem: Problem, slope: FloatArray) -> float:
+    """How firmly all rows together hold the fitted exponent."""
+    return float(problem.weights @ row_dot(slope, floored_log(problem.points)))
+
+
+def pushes(problem: Problem, g: FloatArray, information: float) -> FloatArray:
     """By how much each row's label moves the fitted exponent, ``(n,)``."""
-    z = floored_log(problem.points)
-    information = float(problem.weights @ row_dot(slope, z))
     if information <= 0:
         return np.zeros(len(g))
+    z = floored_log(problem.points)
     return problem.weights * row_dot(problem.one_hot() - g, z) / information
 
 
-def own_shift(
-    slope: FloatArray, smoothed_slope: FloatArray, push: FloatArray, weights: FloatArray
-) -> FloatArray:
-    """What letting a label into the fit of the temperature does to its own R, ``(n, K)``.
-
-    Smoothing residuals undoes the part of a wrong exponent that the kernel can see: of the
-    variance of g, the share 1 - overlap^2 remains in R.
-    """
+def overlap_of(slope: FloatArray, smoothed_slope: FloatArray, weights: FloatArray) -> float:
+    """The part of a wrong exponent that the kernel can see, and smoothing residuals undoes."""
     size = float(weights @ row_dot(slope, slope))
     overlap = float(weights @ row_dot(slope, smoothed_slope)) / size if size > 0 else 0.0
-    return (1.0 - min(max(overlap, 0.0), 1.0) ** 2) * slope * push[:, None]
+    return min(max(overlap, 0.0), 1.0)
+
+
+def own_shift(slope: FloatArray, push: FloatArray, overlap: float) -> FloatArray:
+    """What letting a label into the fit of the temperature does to its own R, ``(n, K)``.
+
+    Of the variance of g, the share 1 - overlap^2 remains in R.
+    """
+    return (1.0 - overlap**2) * slope * push[:, None]
 
 
 NEWTON_STEPS = 30
@@ -187,19 +193,32 @@ def temperature_exponents(problem: Problem) -> FloatArray:
 
     Newton's method for all rows, then one step that takes each row out.
     """
+    return without_each(problem, *fit_temperature(problem))
+
+
+def fit_temperature(problem: Problem) -> tuple[float, float]:
+    """The exponent that minimises the log loss, and minus the second derivative there."""
     z, y, w = floored_log(problem.points), problem.one_hot(), problem.weights
     exponent = 1.0
     for _ in range(NEWTON_STEPS):
         score, information = _score(z, y, powered(problem.points, exponent))
         total = float(w @ information)
         if total <= 0:
-            return np.full(len(w), exponent)
+            return exponent, 0.0
         step = float(np.clip(w @ score / total, -exponent / 2, exponent))
         exponent = min(exponent + step, STEEPEST)
         if abs(step) < 1e-8 or exponent == STEEPEST:
             break
-    score, information = _score(z, y, powered(problem.points, exponent))
-    rest = w @ information - w * information
+    _, information = _score(z, y, powered(problem.points, exponent))
+    return exponent, float(w @ information)
+
+
+def without_each(problem: Problem, exponent: float, information: float) -> FloatArray:
+    """The exponent that a fit to all rows would give without each row, ``(n,)``."""
+    w = problem.weights
+    f = problem.points
+    score, own = _score(floored_log(f), problem.one_hot(), powered(f, exponent))
+    rest = information - w * own
     with np.errstate(divide="ignore", invalid="ignore"):
         shift = np.where(rest > 0, w * score / rest, 0.0)
     return np.clip(exponent - shift, exponent / 2, 2 * exponent)
@@ -343,8 +362,8 @@ def _estimates(
         shift: FloatArray | float = 0.0
         if slope.size:
             smoothed_slope = spread(problem, smoothed[k][:, width:])
-            push = pushes(problem, start, slope)
-            shift = own_shift(slope, smoothed_slope, push, problem.weights)
+            push = pushes(problem, start, information_of(problem, slope))
+            shift = own_shift(slope, push, overlap_of(slope, smoothed_slope, problem.weights))
             q += smoothed_slope * push[:, None]  # the row leaves its neighbours' starts too
         R = onto_simplex(start, q)
         loss_f = problem.loss(problem.points)  # (n, K)
