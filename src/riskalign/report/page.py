@@ -211,7 +211,7 @@ def _class_section(summary: Summary) -> str:
     head = "".join(f'<th scope="col" data-sort="number">{name}</th>' for name in heads)
     head = head.replace(">error", ' aria-sort="descending">error')
     return (
-        '<section class="long" aria-labelledby="classes-title"><h2 id="classes-title">Classes</h2>'
+        '<section aria-labelledby="classes-title"><h2 id="classes-title">Classes</h2>'
         '<div class="scroll" tabindex="0" role="region" aria-labelledby="classes-title">'
         '<table id="class-table"><thead><tr><th scope="col" data-sort="name">class</th>'
         f'<th scope="col">diagram</th>{head}</tr></thead>'

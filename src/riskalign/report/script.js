@@ -257,7 +257,7 @@
       if (head.dataset.sort === undefined) return;
       const button = document.createElement("button");
       button.type = "button";
-      button.textContent = head.textContent;
+      button.textContent = head.dataset.name = head.textContent;
       button.onclick = () => {
         const names = head.dataset.sort === "name";
         const first = names ? "ascending" : "descending";
