@@ -187,9 +187,8 @@ class GridSmoother:
         isolated |= rest[-1] < ISOLATED * self._mean_weight(number) * interpolated[-1]
         with np.errstate(divide="ignore", invalid="ignore"):  # isolated rows are replaced
             mean = (rest[:-1] / rest[-1]).T  # (b, d)
-            log_density = np.log(rest[-1])
-        problem = self._problems[number]
-        log_density -= np.log(self._totals[number] - problem.weights[rows])
+            others = self._totals[number] - self._problems[number].weights[rows]
+            log_density = np.log(rest[-1] / others)
         if isolated.any():
             exact = self._neighbours(number).averages(h, rows[isolated])
             mean[isolated], log_density[isolated] = exact.mean, exact.log_density

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from riskalign.arrays import FloatArray, IntArray
+from riskalign.arrays import BoolArray, FloatArray, IntArray
 from riskalign.kernels import Kernel
 from riskalign.sample import Problem, on_simplex
 from riskalign.smoothing.contract import Average, Values
-from riskalign.smoothing.dense import concatenate, exact_rows
+from riskalign.smoothing.dense import exact_rows
 
-REACH = 64
-"""Neighbours on each side whose terms are summed first."""
+REACHES = (64, 1_024, 16_384)
+"""Neighbours on each side whose terms are summed: first few, more for rows that need them."""
 
-ROWS = 2_000
-"""Rows whose windows are held at once."""
+PAIRS = 250_000
+"""Rows times neighbours that are held at once."""
 
 NEGLIGIBLE = 50.0
 """Nats below a row's largest term at which a million further terms change no digit."""
@@ -39,15 +39,35 @@ class Neighbours:
         self._log_heaviest = np.log(problem.weights.max())
 
     def averages(self, h: float, rows: IntArray) -> Average:
-        """Leave-one-out averages of rows ``(b,)``."""
-        parts = [rows[start : start + ROWS] for start in range(0, len(rows), ROWS)]
-        return concatenate(self._part(h, part) for part in parts)
+        """Leave-one-out averages of rows ``(b,)``: in a window, a wider one, or over all."""
+        mean = np.empty((len(rows), self._values(self._problem.take(rows[:1])).shape[1]))
+        log_density = np.empty(len(rows))
+        left = np.arange(len(rows))
+        for reach in REACHES:
+            if 2 * reach + 1 >= len(self._sorted):
+                break
+            step = max(1, PAIRS // (2 * reach + 1))
+            incomplete = []
+            for part in (left[start : start + step] for start in range(0, len(left), step)):
+                average, complete = self._window(h, rows[part], reach)
+                done = part[complete]
+                mean[done], log_density[done] = (
+                    average.mean[complete],
+                    average.log_density[complete],
+                )
+                incomplete.append(part[~complete])
+            left = np.concatenate(incomplete)
+            if not len(left):
+                return Average(mean, log_density)
+        exact = exact_rows(self._problem, self._kernel, self._values(self._problem), h, rows[left])
+        mean[left], log_density[left] = exact.mean, exact.log_density
+        return Average(mean, log_density)
 
-    def _part(self, h: float, rows: IntArray) -> Average:
-        n = len(self._sorted)
-        width = min(2 * REACH + 1, n)
+    def _window(self, h: float, rows: IntArray, reach: int) -> tuple[Average, BoolArray]:
+        """Averages over the nearest samples of each row, and whether these are all that matter."""
+        n, width = len(self._sorted), 2 * reach + 1
         here = np.searchsorted(self._sorted, self._p[rows])
-        first = np.clip(here - REACH, 0, n - width)
+        first = np.clip(here - reach, 0, n - width)
         centres = self._order[first[:, None] + np.arange(width)]  # (b, width)
         log_kernel = self._log_kernel(h, rows, centres)
         with np.errstate(divide="ignore"):
@@ -58,7 +78,6 @@ class Neighbours:
         left = np.where(first == 0, -np.inf, log_kernel[:, 0])
         right = np.where(first + width == n, -np.inf, log_kernel[:, -1])
         beyond = np.maximum(left, right) + self._log_heaviest
-        complete = np.isfinite(top) & (beyond < top - NEGLIGIBLE)
         with np.errstate(invalid="ignore"):  # rows without a finite term are not complete
             weights = np.exp(terms - top[:, None])
             sums = weights.sum(axis=1)
@@ -67,11 +86,8 @@ class Neighbours:
             mean /= sums[:, None]
             log_density = top + np.log(sums)
         log_density -= np.log(self._total - self._problem.weights[rows])
-        if not complete.all():
-            values = self._values(self._problem)
-            exact = exact_rows(self._problem, self._kernel, values, h, rows[~complete])
-            mean[~complete], log_density[~complete] = exact.mean, exact.log_density
-        return Average(mean, log_density)
+        complete: BoolArray = np.isfinite(top) & (beyond < top - NEGLIGIBLE)
+        return Average(mean, log_density), complete
 
     def _log_kernel(self, h: float, rows: IntArray, centres: IntArray) -> FloatArray:
         """Log of k_h(f_i; f_j) for each row and the centres of its window, ``(b, width)``."""
