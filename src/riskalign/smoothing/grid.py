@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 from scipy.sparse import csr_array
 
-from riskalign.arrays import FloatArray, IntArray
+from riskalign.arrays import BoolArray, FloatArray, IntArray
 from riskalign.kernels import Kernel
 from riskalign.sample import Problem
 from riskalign.smoothing.contract import Average, Request, T, Values
@@ -17,8 +17,8 @@ from riskalign.smoothing.masses import MassTable, own_kernel
 from riskalign.smoothing.neighbours import Neighbours
 from riskalign.smoothing.threads import ordered_map
 
-CHUNK = 20_000
-"""Rows handled at once: their weights, 1.4 MB, stay in cache."""
+CHUNK = 60_000
+"""Rows handled at once: operations long enough for threads to share the interpreter."""
 
 KEPT = 400_000
 """Rows times problems whose interpolation weights are kept between calls, 40 MB."""
@@ -29,6 +29,23 @@ BATCH = 64
 ISOLATED = 0.15
 """A row whose own term outweighs the rest by more than 1/ISOLATED is summed exactly: what
 remains after its removal is too small a part of what was interpolated."""
+
+
+def without_own(
+    weights: csr_array, sums: FloatArray, columns: FloatArray, mean_weight: float
+) -> tuple[FloatArray, BoolArray]:
+    """Sums at rows without each row's own term, (d+1, b), and which rows are isolated.
+
+    `sums` holds kernel sums and the own kernel at the nodes, (d+2, M), `columns` what the
+    rows themselves add, (d+1, b).
+    """
+    interpolated = [weights @ column for column in sums]  # d+2 of (b,)
+    own = interpolated[-1] * columns
+    rest: FloatArray = np.array(interpolated[:-1]) - own
+    isolated: BoolArray = np.logical_or.reduce(np.abs(rest) < ISOLATED * np.abs(own))
+    # A light sample is as isolated as one of mean weight would be in its place.
+    isolated |= rest[-1] < ISOLATED * mean_weight * interpolated[-1]
+    return rest, isolated
 
 
 class GridSmoother:
@@ -179,12 +196,7 @@ class GridSmoother:
     ) -> Average:
         """Interpolated sums without each row's own term; isolated rows exactly."""
         number, h = request
-        interpolated = [weights @ column for column in sums]  # d+2 of (b,)
-        own = interpolated[-1] * columns  # (d+1, b)
-        rest = np.array(interpolated[:-1]) - own
-        isolated = np.logical_or.reduce(np.abs(rest) < ISOLATED * np.abs(own))
-        # A light sample is as isolated as one of mean weight would be in its place.
-        isolated |= rest[-1] < ISOLATED * self._mean_weight(number) * interpolated[-1]
+        rest, isolated = without_own(weights, sums, columns, self._mean_weight(number))
         with np.errstate(divide="ignore", invalid="ignore"):  # isolated rows are replaced
             mean = (rest[:-1] / rest[-1]).T  # (b, d)
             others = self._totals[number] - self._problems[number].weights[rows]
