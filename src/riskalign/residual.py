@@ -25,9 +25,10 @@ import numpy as np
 from scipy.special import softmax
 
 from riskalign.arrays import FloatArray, IntArray, floored_log, row_dot
-from riskalign.bandwidth import Curve, Search
+from riskalign.bandwidth import Curve
 from riskalign.decomposition import risk_of
 from riskalign.kernels import Kernel
+from riskalign.progress import track
 from riskalign.sample import Problem
 from riskalign.smoothing import Average, Request, choose_smoother
 from riskalign.smoothing.squared import SquaredKernel
@@ -255,8 +256,8 @@ def debiased(
 ) -> Iterator[Debiased]:
     """The debiased estimate of every problem.
 
-    Without choices, bandwidth and coordinates are those whose R has the least
-    leave-one-out risk: those with the largest lower bound <y, l(f) - l(R)> of the error.
+    Without choices, bandwidth and coordinates are the widest whose R has a leave-one-out
+    risk within a standard error of the least (the largest lower bound <y, l(f) - l(R)>).
     """
     for first in range(0, len(problems), BATCH):
         batch = problems[first : first + BATCH]
@@ -299,41 +300,78 @@ def choose(
     candidates: FloatArray | None,
     progress: bool | None,
 ) -> list[Choice]:
-    """Bandwidth and flattening of each problem, by the leave-one-out risk of R."""
+    """Bandwidth and flattening of each problem, by the leave-one-out risk of R.
+
+    Risks are flat in h: octaves resolve them.
+    """
     valued = [
         with_residuals(problem, start, flattening)
         for flattening in FLATTENINGS
         for problem, start in zip(batch, starts, strict=True)
     ]
-    smoother = choose_smoother(valued, kernel, engine, values_of)
-    search = _ResidualSearch(valued, smoother, kernel, _left_out_risk, progress)
-    curves = search.octaves() if candidates is None else search.over(candidates)
-    choices = []
-    for k in range(len(batch)):
-        own = zip(FLATTENINGS, curves[k :: len(batch)], strict=True)
-        flattening, curve = min(own, key=lambda pair: pair[1].objective.min())
-        chosen = replace(curve, flattening=flattening)
-        choices.append(Choice(chosen.value, flattening, chosen))
-    return choices
-
-
-class _ResidualSearch(Search):
-    """The search for residuals: their risk is flat in h, so octaves resolve it."""
-
-    def octaves(self) -> list[Curve]:
-        """The best of the kernel's range in steps of two, decided on `SEARCH_ROWS` rows."""
-        low, high = self.kernel.bandwidth_range(self.problems[0].n_classes)
+    if candidates is None:
+        low, high = kernel.bandwidth_range(valued[0].n_classes)
         candidates = high / 2.0 ** np.arange(np.floor(np.log2(high / low)) + 1)[::-1]
-        return self.over(candidates)
+    risks, weights = _risks(valued, candidates, kernel, engine, progress)
+    by_problem = risks.reshape(len(FLATTENINGS), len(batch), len(candidates), -1)
+    return [
+        _widest(problem.name, candidates, by_problem[:, k], weights)
+        for k, problem in enumerate(batch)
+    ]
 
-    def _some_rows(self) -> IntArray | None:
-        n = len(self.problems[0].labels)
-        if n <= SEARCH_ROWS:
-            return None
-        return np.sort(np.random.default_rng(0).choice(n, SEARCH_ROWS, replace=False))
 
-    def _totals(self, requests: Sequence[Request], rows: IntArray | None = None) -> FloatArray:
-        return super()._totals(requests, self._some_rows() if rows is None else rows)
+def _risks(
+    valued: Sequence[Valued],
+    candidates: FloatArray,
+    kernel: Kernel,
+    engine: str,
+    progress: bool | None,
+) -> tuple[FloatArray, FloatArray]:
+    """Leave-one-out risks of some rows, ``(problems, H, rows)``, and the rows' weights."""
+    n = len(valued[0].labels)
+    rows = np.arange(n)
+    if n > SEARCH_ROWS:
+        rows = np.sort(np.random.default_rng(0).choice(n, SEARCH_ROWS, replace=False))
+    requests = [(k, h) for k in range(len(valued)) for h in candidates.tolist()]
+    risks = np.empty((len(requests), len(rows)))
+    place = np.empty(n, dtype=np.intp)
+    place[rows] = np.arange(len(rows))
+    smoother = choose_smoother(valued, kernel, engine, values_of)
+    tiles = smoother.each(
+        requests,
+        lambda k, own, average: _left_out_risk(valued[k].take(own), average),
+        None if len(rows) == n else rows,
+    )
+    steps = ((len(own), (i, own, risk)) for i, own, risk in tiles)
+    for i, own, risk in track(steps, len(rows) * len(requests), "bandwidth", progress):
+        risks[i, place[own]] = risk
+    return risks.reshape(len(valued), len(candidates), -1), valued[0].weights[rows]
+
+
+def _widest(name: str, candidates: FloatArray, risks: FloatArray, weights: FloatArray) -> Choice:
+    """The widest bandwidth whose risk is within a standard error of the least.
+
+    The least of many noisy risks is too small by chance, and with it the error of a
+    calibrated model too large; a wide kernel has little noise to choose from.
+
+    Parameters
+    ----------
+    risks : (flattenings, H, rows)
+    """
+    share = (weights / weights.sum()).astype(np.float64)
+    means = risks @ share  # (flattenings, H)
+    least = np.unravel_index(np.argmin(means), means.shape)
+    excess = risks - risks[least]  # the same rows: their difference is far less noisy
+    gap = means - means[least]
+    error = np.sqrt(((excess - gap[..., None]) ** 2) @ share**2)
+    close = gap <= error
+    widest = int(np.flatnonzero(close.any(axis=0))[-1])
+    power = int(np.argmin(np.where(close[:, widest], means[:, widest], np.inf)))
+    total = float(weights.sum())
+    at_edge = len(candidates) > 1 and widest in (0, len(candidates) - 1)
+    flattening, h = FLATTENINGS[power], float(candidates[widest])
+    curve = Curve(name, candidates, means[power] * total, h, at_edge, flattening)
+    return Choice(h, flattening, curve)
 
 
 def _estimates(
