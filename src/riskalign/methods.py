@@ -92,10 +92,11 @@ def plug_in(problem: Problem, R: FloatArray, note: str = "") -> Estimate:
     weights = np.where(known, problem.weights, 0.0)
     risk, terms = 0.0, np.zeros(3)
     for start in range(0, len(R), CHUNK):
-        rows = np.arange(start, min(start + CHUNK, len(R)))
-        part = problem.take(rows)
-        filled = R[rows]
-        filled[~known[rows]] = part.predictions[~known[rows]]
+        rows = slice(start, start + CHUNK)
+        part, filled = problem.take(rows), R[rows]
+        if not known[rows].all():
+            filled = filled.copy()
+            filled[~known[rows]] = part.predictions[~known[rows]]
         of = decompose(part.loss, part.points, part.labels, on_simplex(filled))
         risk += float(part.weights @ of.risk)
         terms += [weights[rows] @ t for t in (of.plugin, of.refinement, of.reconstructed_risk)]

@@ -86,7 +86,7 @@ class Valued(Problem):
 
     values: FloatArray
 
-    def take(self, rows: IntArray) -> Valued:
+    def take(self, rows: IntArray | slice) -> Valued:
         """The problem of some rows."""
         return replace(
             self,

@@ -56,7 +56,7 @@ class Problem:
         """Points on the simplex, ``(n, K)``."""
         return on_simplex(self.predictions)
 
-    def take(self, rows: IntArray) -> Problem:
+    def take(self, rows: IntArray | slice) -> Problem:
         """The problem of some rows."""
         return replace(
             self,

@@ -42,6 +42,11 @@ def sum_by(index: IntArray, values: FloatArray, length: int) -> FloatArray:
     return sums
 
 
+def _over(top: FloatArray, bottom: FloatArray) -> FloatArray:
+    """The quotient, NaN where there is nothing to divide by."""
+    return np.divide(top, bottom, out=np.full(len(top), np.nan), where=bottom > 0)
+
+
 @dataclass(frozen=True)
 class BinMeans:
     """Weights and means of the bins of one problem; NaN where a bin has no weight.
@@ -49,14 +54,14 @@ class BinMeans:
     Attributes
     ----------
     index : (n,), the bin of each sample
-    mass : (B,), sum of weights, the largest of which counts 1
-    effective : (B,), Kish's effective number of samples, (sum w)^2 / sum w^2
+    weights : (n,), the largest of which is 1
+    mass : (B,), sum of weights
     label, prediction : (B,)
     """
 
     index: IntArray
+    weights: FloatArray
     mass: FloatArray
-    effective: FloatArray
     label: FloatArray
     prediction: FloatArray
 
@@ -67,17 +72,8 @@ class BinMeans:
         w = problem.weights / problem.weights.max()  # squares stay within range
         index = np.searchsorted(upper_edges, p)
         mass = sum_by(index, w, n_bins)
-
-        def over(top: FloatArray, bottom: FloatArray) -> FloatArray:
-            return np.divide(top, bottom, out=np.full(n_bins, np.nan), where=bottom > 0)
-
-        return cls(
-            index,
-            mass,
-            effective=over(mass**2, sum_by(index, w * w, n_bins)),
-            label=over(sum_by(index, w * problem.labels, n_bins), mass),
-            prediction=over(sum_by(index, w * p, n_bins), mass),
-        )
+        label = _over(sum_by(index, w * problem.labels, n_bins), mass)
+        return cls(index, w, mass, label, _over(sum_by(index, w * p, n_bins), mass))
 
     @property
     def held(self) -> BoolArray:
@@ -92,11 +88,13 @@ class BinMeans:
     def debiased(self) -> float:
         """The squared gap less the variance that sampling labels gives it.
 
-        Bins with one sample say nothing about their variance and stay out.
+        Bins with one sample say nothing about their variance and stay out. The number of
+        samples is Kish's effective one, (sum w)^2 / sum w^2.
         """
-        use = self.held
-        use[use] = self.effective[use] > 1 + ROUNDING
-        y, m = self.label[use], self.effective[use]
+        squares = sum_by(self.index, self.weights**2, len(self.mass))
+        effective = _over(self.mass**2, squares)
+        use = effective > 1 + ROUNDING  # not where it is NaN
+        y, m = self.label[use], effective[use]
         unbiased = (y - self.prediction[use]) ** 2 - y * (1 - y) / (m - 1)
         return float(self.mass[use] @ unbiased / self.mass.sum())
 
