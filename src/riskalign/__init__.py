@@ -1,5 +1,7 @@
 """Calibration errors of classifiers, with the bandwidth found by risk alignment."""
 
+from typing import TYPE_CHECKING, Any
+
 from riskalign import datasets
 from riskalign.bandwidth import BandwidthSearch
 from riskalign.baselines import (
@@ -16,6 +18,10 @@ from riskalign.methods import KernelSmoother
 from riskalign.reliability import ReliabilityCurve
 from riskalign.results import CalibrationResult
 from riskalign.significance import CalibrationTest, Comparison, calibration_test, compare
+
+if TYPE_CHECKING:
+    from riskalign.sklearn import KernelCalibrator as KernelCalibrator
+    from riskalign.sklearn import calibration_scorer as calibration_scorer
 
 __all__ = [
     "AlwaysZero",
@@ -39,3 +45,25 @@ __all__ = [
     "select_bandwidth",
 ]
 __version__ = "0.1.0"
+
+_FOR_SKLEARN = ("KernelCalibrator", "calibration_scorer")  # beside __all__, which needs no extra
+
+
+def __dir__() -> list[str]:
+    """All public names."""
+    return [*__all__, *_FOR_SKLEARN, "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    """Names that need scikit-learn, imported when they are first used."""
+    if name not in _FOR_SKLEARN:
+        raise AttributeError(f"module 'riskalign' has no attribute {name!r}")
+    try:
+        from riskalign import sklearn
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] != "sklearn":
+            raise
+        raise ImportError(
+            f"riskalign.{name} needs scikit-learn: pip install 'riskalign[sklearn]'."
+        ) from None
+    return getattr(sklearn, name)

@@ -14,7 +14,8 @@ import numpy as np
 
 from riskalign.arrays import FloatArray, floored_log, row_dot, row_sum
 from riskalign.bandwidth import Search, risk_alignment
-from riskalign.kernels import Kernel
+from riskalign.kernels import DIRICHLET, Kernel
+from riskalign.losses import KL, L2
 from riskalign.residual import (
     BATCH,
     FLATTENINGS,
@@ -23,14 +24,21 @@ from riskalign.residual import (
     Choice,
     choose,
     like,
+    onto_simplex,
     powered,
     spread,
     values_of,
     with_residuals,
 )
-from riskalign.sample import Problem
+from riskalign.sample import Problem, Sample, on_simplex, reduce
 from riskalign.smoothing import choose_smoother
 from riskalign.smoothing.squared import SquaredKernel
+
+RARE = 20
+"""Samples below which a class has no curve of its own: what is smoothed would be noise."""
+
+ENGINE = {"binary": "auto", "classwise": "grid", "canonical": "auto"}
+"""How calibrators sum: many small problems cost less on nodes than exactly."""
 
 
 def exponent_of(problem: Problem, start: str) -> float:
@@ -105,6 +113,103 @@ def smoothed_at(
     smoother = choose_smoother([located], kernel, engine, values_of)
     average = smoother.at((0, choice.bandwidth), started_at(points, choice.flattening))
     return spread(problem, average.mean - OFFSET)
+
+
+def smoothed_left_out(
+    problem: Problem, start: FloatArray, choice: Choice, kernel: Kernel, engine: str
+) -> FloatArray:
+    """Residuals smoothed at the samples themselves ``(n, K)``, each left out of its own."""
+    located = with_residuals(problem, start, choice.flattening)
+    smoother = choose_smoother([located], kernel, engine, values_of)
+    smoothed = np.empty_like(start)
+    parts = smoother.each([(0, choice.bandwidth)], lambda k, rows, average: average.mean)
+    for _, rows, mean in parts:
+        smoothed[rows] = spread(problem, mean - OFFSET)
+    return smoothed
+
+
+@dataclass(frozen=True)
+class Recalibration:
+    """A map from predictions to R, learnt from a sample.
+
+    R = g + s q, kept on the simplex: g is f at its temperature, q its smoothed residuals,
+    and s in [0, 1] the share of q that pays off on samples left out.
+
+    Attributes
+    ----------
+    sample : what the map was learnt from
+    notion : "binary", "classwise" or "canonical"
+    exponent : g is f to this power, renormalised
+    choices : bandwidth and coordinates, one a problem of the notion; None where q is 0
+    shrinkage : s
+    """
+
+    sample: Sample
+    notion: str
+    exponent: float
+    choices: Sequence[Choice | None]
+    shrinkage: float
+
+    @classmethod
+    def fit(
+        cls, sample: Sample, notion: str, start: str, bandwidth: FloatArray | None = None
+    ) -> Recalibration:
+        """Learn the map; bandwidths are found by risk alignment unless given."""
+        whole = Problem("all", sample.probabilities, sample.labels, sample.weights, KL)
+        choices = _choices(reduce(sample, notion, L2), notion, bandwidth)
+        plain = cls(sample, notion, exponent_of(whole, start), choices, 1.0)
+        g = started_at(sample.probabilities, plain.exponent)
+        q = plain._smooth(sample.probabilities, left_out=True)
+        size = float(sample.weights @ row_dot(q, q))
+        gain = float(sample.weights @ row_dot(whole.one_hot() - g, q))
+        return replace(plain, shrinkage=min(max(gain / size, 0.0), 1.0) if size > 0 else 0.0)
+
+    def __call__(self, f: FloatArray) -> FloatArray:
+        """R at predictions ``(m, K)``."""
+        q = self._smooth(f, left_out=False)
+        return onto_simplex(started_at(f, self.exponent), self.shrinkage * q)
+
+    def _smooth(self, f: FloatArray, *, left_out: bool) -> FloatArray:
+        """Smoothed residuals of g at f ``(m, K)``; `left_out` if f is the sample's own."""
+        q = np.zeros_like(f)
+        points = _views(f, self.notion)
+        starts = _views(started_at(self.sample.probabilities, self.exponent), self.notion)
+        problems, engine = reduce(self.sample, self.notion, L2), ENGINE[self.notion]
+        for k, choice in enumerate(self.choices):
+            if choice is None:
+                continue
+            if left_out:
+                own = smoothed_left_out(problems[k], starts[k], choice, DIRICHLET, engine)
+            else:
+                own = smoothed_at(problems[k], starts[k], choice, points[k], DIRICHLET, engine)
+            if self.notion != "classwise":
+                return own
+            q[:, k] = own[:, 1]
+        return q
+
+
+def _choices(
+    problems: Sequence[Problem], notion: str, bandwidth: FloatArray | None
+) -> list[Choice | None]:
+    """Bandwidths given, or by risk alignment; none for classes too rare to be smoothed."""
+    many = [notion != "classwise" or problem.labels.sum() >= RARE for problem in problems]
+    if bandwidth is not None:
+        given = np.broadcast_to(bandwidth, len(problems)).tolist()
+        return [Choice(h) if enough else None for h, enough in zip(given, many, strict=True)]
+    aligned = iter(
+        align(
+            [problem for problem, enough in zip(problems, many, strict=True) if enough],
+            DIRICHLET,
+            ENGINE[notion],
+            progress=False,
+        )
+    )
+    return [next(aligned) if enough else None for enough in many]
+
+
+def _views(f: FloatArray, notion: str) -> list[FloatArray]:
+    """What each problem of a notion sees of predictions ``(m, K)``: points of a simplex."""
+    return [on_simplex(column) for column in f.T] if notion == "classwise" else [f]
 
 
 @dataclass(frozen=True)
