@@ -30,7 +30,7 @@ from riskalign.decomposition import risk_of
 from riskalign.kernels import Kernel
 from riskalign.progress import track
 from riskalign.sample import Problem
-from riskalign.smoothing import Average, Request, choose_smoother
+from riskalign.smoothing import Average, Engine, Request, choose_smoother
 from riskalign.smoothing.squared import SquaredKernel
 
 FLATTENINGS = (1.0, 0.5, 0.25)
@@ -248,7 +248,7 @@ def started(problem: Problem, start: str) -> FloatArray:
 def debiased(
     problems: Sequence[Problem],
     kernel: Kernel,
-    engine: str,
+    engine: Engine,
     start: str,
     choices: Sequence[Choice] | None = None,
     candidates: FloatArray | None = None,
@@ -296,7 +296,7 @@ def choose(
     batch: Sequence[Problem],
     starts: Sequence[FloatArray],
     kernel: Kernel,
-    engine: str,
+    engine: Engine,
     candidates: FloatArray | None,
     progress: bool | None,
 ) -> list[Choice]:
@@ -324,7 +324,7 @@ def _risks(
     valued: Sequence[Valued],
     candidates: FloatArray,
     kernel: Kernel,
-    engine: str,
+    engine: Engine,
     progress: bool | None,
 ) -> tuple[FloatArray, FloatArray]:
     """Leave-one-out risks of some rows, ``(problems, H, rows)``, and the rows' weights."""
@@ -380,14 +380,13 @@ def _estimates(
     slopes: Sequence[FloatArray],
     choices: Sequence[Choice],
     kernel: Kernel,
-    engine: str,
+    engine: Engine,
 ) -> Iterator[Debiased]:
     """Terms of each problem at its choice."""
-    valued = []
-    for problem, start, slope, choice in zip(batch, starts, slopes, choices, strict=True):
-        carrier = with_residuals(problem, start, choice.flattening)
-        extra = columns_of(problem, slope) + OFFSET
-        valued.append(replace(carrier, values=np.concatenate([carrier.values, extra], axis=1)))
+    valued = [
+        with_slopes(problem, start, slope, choice.flattening)
+        for problem, start, slope, choice in zip(batch, starts, slopes, choices, strict=True)
+    ]
     requests = [(k, choice.bandwidth) for k, choice in enumerate(choices)]
     shares = squared_weights(valued, requests, kernel, engine)
     smoothed = [np.empty_like(problem.values) for problem in valued]
@@ -395,23 +394,61 @@ def _estimates(
     for k, rows, mean in smoother.each(requests, lambda k, rows, average: average.mean):
         smoothed[k][rows] = mean - OFFSET
     for k, (problem, start, slope) in enumerate(zip(batch, starts, slopes, strict=True)):
-        width = columns_of(problem, start).shape[1]
-        q = spread(problem, smoothed[k][:, :width])
-        shift: FloatArray | float = 0.0
-        if slope.size:
-            smoothed_slope = spread(problem, smoothed[k][:, width:])
-            push = pushes(problem, start, information_of(problem, slope))
-            shift = own_shift(slope, push, overlap_of(slope, smoothed_slope, problem.weights))
-            q += smoothed_slope * push[:, None]  # the row leaves its neighbours' starts too
-        R = onto_simplex(start, q)
-        loss_f = problem.loss(problem.points)  # (n, K)
-        risk = loss_f[np.arange(len(R)), problem.labels]
-        terms = risk - second_order(problem, R, shares[k], shift)
-        yield Debiased(terms, risk, row_dot(R, loss_f), like(problem, R), choices[k])
+        fit = TemperatureFit.of(problem, slope, smoothed[k]) if slope.size else None
+        yield combine(problem, start, slope, smoothed[k], shares[k], choices[k], fit)
+
+
+def with_slopes(
+    problem: Problem, start: FloatArray, slope: FloatArray, flattening: float
+) -> Valued:
+    """The problem that carries y - start and the start's slope (none for a fixed start)."""
+    carrier = with_residuals(problem, start, flattening)
+    extra = columns_of(problem, slope) + OFFSET
+    return replace(carrier, values=np.concatenate([carrier.values, extra], axis=1))
+
+
+@dataclass(frozen=True)
+class TemperatureFit:
+    """What all samples together say of the fitted temperature; see the functions' own words."""
+
+    information: float
+    overlap: float
+
+    @classmethod
+    def of(cls, problem: Problem, slope: FloatArray, smoothed: FloatArray) -> TemperatureFit:
+        """From averages ``(n, d)`` of residuals and slopes."""
+        smoothed_slope = spread(problem, smoothed[:, smoothed.shape[1] // 2 :])
+        overlap = overlap_of(slope, smoothed_slope, problem.weights)
+        return cls(information_of(problem, slope), overlap)
+
+
+def combine(
+    problem: Problem,
+    start: FloatArray,
+    slope: FloatArray,
+    smoothed: FloatArray,
+    s: FloatArray,
+    choice: Choice,
+    fit: TemperatureFit | None,
+) -> Debiased:
+    """The estimate of some rows, from averages ``(n, d)`` of residuals and of slopes."""
+    width = columns_of(problem, start).shape[1]
+    q = spread(problem, smoothed[:, :width])
+    shift: FloatArray | float = 0.0
+    if fit is not None:
+        push = pushes(problem, start, fit.information)
+        shift = own_shift(slope, push, fit.overlap)
+        # The row leaves its neighbours' starts too.
+        q += spread(problem, smoothed[:, width:]) * push[:, None]
+    R = onto_simplex(start, q)
+    loss_f = problem.loss(problem.points)  # (n, K)
+    risk = loss_f[np.arange(len(R)), problem.labels]
+    terms = risk - second_order(problem, R, s, shift)
+    return Debiased(terms, risk, row_dot(R, loss_f), like(problem, R), choice)
 
 
 def squared_weights(
-    problems: Sequence[Problem], requests: Sequence[Request], kernel: Kernel, engine: str
+    problems: Sequence[Problem], requests: Sequence[Request], kernel: Kernel, engine: Engine
 ) -> list[FloatArray]:
     """s_i = sum_j w_ij^2 of every request, ``(n,)`` each: one over the effective neighbours."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from riskalign.kernels import Kernel
 from riskalign.sample import Problem
@@ -10,7 +10,10 @@ from riskalign.smoothing.contract import Average, Request, Smoother, Values
 from riskalign.smoothing.dense import DenseSmoother
 from riskalign.smoothing.grid import GridSmoother
 
-__all__ = ["ENGINES", "Average", "Request", "Smoother", "Values", "choose_smoother"]
+__all__ = ["ENGINES", "Average", "Engine", "Request", "Smoother", "Values", "choose_smoother"]
+
+Engine = str | Callable[[Sequence[Problem], Kernel, Values], Smoother]
+"""An engine's name, or what makes a smoother."""
 
 ENGINES = ("auto", "exact", "grid")
 """Engines known by name."""
@@ -22,14 +25,17 @@ SMALL = 1_000
 def choose_smoother(
     problems: Sequence[Problem],
     kernel: Kernel,
-    engine: str = "auto",
+    engine: Engine = "auto",
     values: Values = Problem.one_hot,
 ) -> Smoother:
     """The engine that the problems' structure asks for.
 
     Exact float64 sums for small samples; nodes for problems made from one probability;
-    exact sums with float32 exponentials for larger simplices.
+    exact sums with float32 exponentials for larger simplices. An engine of one's own is a
+    function of problems, kernel and values.
     """
+    if callable(engine):
+        return engine(problems, kernel, values)
     one_dimensional = all(problem.predictions.ndim == 1 for problem in problems)
     if engine == "grid" and not one_dimensional:
         raise ValueError(
