@@ -17,7 +17,7 @@ from riskalign.losses import LOSSES, ProperLoss
 from riskalign.methods import Bandwidth, Candidates, KernelSmoother, Method
 from riskalign.residual import Choice
 from riskalign.sample import NOTIONS, Sample, reduce
-from riskalign.smoothing import ENGINES, Smoother, choose_smoother
+from riskalign.smoothing import ENGINES, Engine, Smoother, choose_smoother
 from riskalign.validation import ROW_SUM_TOLERANCE, one_of
 
 
@@ -26,7 +26,7 @@ class Setup(Case):
     """A case with the kernel and the engine that smooth it."""
 
     kernel: Kernel
-    engine: str
+    engine: Engine
     progress: bool | None
 
     @cached_property
@@ -37,7 +37,7 @@ class Setup(Case):
     @property
     def exact(self) -> Smoother | None:
         """Sums in float64, where the engine's are not."""
-        if self.engine == "exact":
+        if self.engine == "exact" or callable(self.engine):
             return None
         return choose_smoother(self.problems, self.kernel, "exact")
 
