@@ -26,7 +26,7 @@ from riskalign.smoothing import choose_smoother
 from riskalign.smoothing.linear import LinearSmoother
 from riskalign.validation import as_sample, one_of
 
-SCALES = (1.0, 4.0, 16.0)
+SCALES = (0.1, 1.0, 10.0)
 """Multiples of the bandwidth that the test looks at: fine structure, and broad trends."""
 
 DRAWS_AT_ONCE = 50
@@ -157,9 +157,9 @@ def _label_free(
     problems = reduce(replace(case.sample, labels=labels), case.notion, case.loss)
     smoother = choose_smoother(problems, kernel, engine)
     curves = Search(problems, smoother, kernel, risk_alignment(2), progress).continuous()
-    widest = kernel.bandwidth_range(problems[0].n_classes)[1]
+    narrowest, widest = kernel.bandwidth_range(problems[0].n_classes)
     chosen = np.array([curve.value for curve in curves])
-    return np.minimum(np.outer(SCALES, chosen), widest)
+    return np.clip(np.outer(SCALES, chosen), narrowest, widest)
 
 
 Averages = Callable[[FloatArray], FloatArray]
