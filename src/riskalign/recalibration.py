@@ -227,6 +227,34 @@ class Support:
     effective: FloatArray
     nearby: FloatArray
 
+    @classmethod
+    def of_sums(
+        cls,
+        log_weights: FloatArray,
+        log_squares: FloatArray,
+        choice: Choice,
+        points: FloatArray,
+        kernel: Kernel,
+        weights: tuple[float, float],
+    ) -> Support:
+        """From logarithms of sums of weights, and of their squares, at points ``(m, K)``.
+
+        `weights` holds the total and the mean of the samples' own weights.
+        """
+        h, flattening = choice.bandwidth, choice.flattening
+        x = started_at(points, flattening)
+        peak = kernel.scale(h) * row_dot(kernel.queries(x), x)
+        peak += kernel.key_bias(x, h) + kernel.query_bias(x, h)
+        # The flattened simplex is stretched by a factor, and with it the density.
+        stretch = (x.shape[1] - 1) * np.log(flattening)
+        stretch += row_sum(floored_log(x)) - row_sum(floored_log(points))
+        total, mean = weights
+        return cls(
+            np.exp(log_weights + stretch) / total,
+            np.exp(2 * log_weights - log_squares),
+            np.exp(log_weights - peak) / mean,
+        )
+
 
 def support_at(
     problem: Problem, choice: Choice, points: FloatArray, kernel: Kernel, engine: str
@@ -242,13 +270,5 @@ def support_at(
         return smoother.at((0, h), x).log_density + np.log(raised.weights.sum())
 
     of_weights, of_squares = log_sum(1, kernel), log_sum(2, SquaredKernel(kernel))
-    peak = kernel.scale(h) * row_dot(kernel.queries(x), x)
-    peak += kernel.key_bias(x, h) + kernel.query_bias(x, h)
-    # The flattened simplex is stretched by a factor, and with it the density.
-    stretch = (x.shape[1] - 1) * np.log(flattening)
-    stretch += row_sum(floored_log(x)) - row_sum(floored_log(points))
-    return Support(
-        np.exp(of_weights + stretch) / problem.weights.sum(),
-        np.exp(2 * of_weights - of_squares),
-        np.exp(of_weights - peak) / problem.weights.mean(),
-    )
+    weights = (float(problem.weights.sum()), float(problem.weights.mean()))
+    return Support.of_sums(of_weights, of_squares, choice, points, kernel, weights)

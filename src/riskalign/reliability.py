@@ -12,6 +12,7 @@ from riskalign.arrays import FloatArray
 from riskalign.composition import Case
 from riskalign.kernels import Kernel
 from riskalign.recalibration import (
+    Support,
     exponent_of,
     smoothed_at,
     started_at,
@@ -125,6 +126,17 @@ def _curve(
         support_at(problem, choice, x, kernel, engine)
         for problem, choice in zip(case.problems, choices, strict=True)
     ]
+    return assemble(case, points, choices, R, supports)
+
+
+def assemble(
+    case: Case,
+    points: FloatArray,
+    choices: Sequence[Choice],
+    R: Sequence[FloatArray],
+    supports: Sequence[Support],
+) -> ReliabilityCurve:
+    """The curve whose estimates ``(m, K)`` and support are known, one a problem."""
 
     def numbers(each: Sequence[float]) -> float | FloatArray:
         return np.array(each) if case.notion == "classwise" else each[0]
