@@ -1,0 +1,54 @@
+"""Sums over rows that come in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from riskalign.arrays import FloatArray
+from riskalign.composition import Case
+from riskalign.sample import Sample, on_simplex
+
+
+@dataclass(frozen=True)
+class RowTerms:
+    """Terms of one problem, ``(b,)`` each."""
+
+    value: FloatArray
+    risk: FloatArray
+    refinement: FloatArray
+    reconstructed_risk: FloatArray
+    conditional: FloatArray
+
+
+class Totals:
+    """Sums over rows."""
+
+    def __init__(self, n_problems: int) -> None:
+        self.per_problem = np.zeros((5, n_problems))
+        self.squares = 0.0
+        self.top_gap = 0.0
+
+    def add(self, sample: Sample, case: Case, terms: Sequence[RowTerms]) -> None:
+        """Add some rows."""
+        f = sample.probabilities
+        R = np.stack([each.conditional for each in terms], axis=1)
+        top = f.argmax(axis=1)
+        if case.notion == "top-label":
+            f = f.max(axis=1, keepdims=True)
+            gap = f - R
+            self.top_gap += float(gap.sum())
+        else:
+            whole = on_simplex(R[:, 0]) if case.notion == "binary" else R
+            own = top[:, None]
+            self.top_gap += float(
+                (np.take_along_axis(f, own, 1) - np.take_along_axis(whole, own, 1)).sum()
+            )
+            gap = (f[:, 1:] if case.notion == "binary" else f) - R
+        for k, each in enumerate(terms):
+            parts = (each.value, each.risk, each.refinement, each.reconstructed_risk, gap[:, k])
+            self.per_problem[:, k] += [part.sum() for part in parts]
+        together: FloatArray = np.sum([each.value for each in terms], axis=0)
+        self.squares += float(together @ together)
