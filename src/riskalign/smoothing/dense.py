@@ -168,34 +168,29 @@ class _Centres:
         scales = np.array([self._kernel.scale(h) for h in self._bandwidths])
         alone = self._values.dtype == np.float64
         remaining = list(range(len(scales)))
+        related = {i: {} if alone else self._powers_of(i, scales) for i in remaining}
         families = []
         while remaining:
-            related = {
-                first: {} if alone else self._powers_of(first, remaining, scales)
-                for first in remaining
-            }
-            first = max(remaining, key=lambda i: len(related[i]))
+            first = max(remaining, key=lambda i: len(related[i].keys() & set(remaining)))
+            partners = {i: power for i, power in related[first].items() if i in remaining}
             family = [_Member(first, 1.0, self._values, 0.0)]
-            for i, power in related[first].items():
+            for i, power in partners.items():
                 tilt = self._tilt(first, i, power)
                 top = float(tilt.max())
                 scaled = self._values * np.exp(tilt - top).astype(self._values.dtype)[:, None]
                 family.append(_Member(i, power, scaled, top))
             families.append(family)
-            remaining = [i for i in remaining if i != first and i not in related[first]]
+            remaining = [i for i in remaining if i != first and i not in partners]
         return families
 
-    def _powers_of(self, first: int, others: Sequence[int], scales: FloatArray) -> dict[int, float]:
-        """Which others are a power of the first that is cheap, and safe in float32."""
+    def _powers_of(self, first: int, scales: FloatArray) -> dict[int, float]:
+        """Which bandwidths are a power of the first that is cheap, and safe in float32."""
         related = {}
-        for i in others:
-            ratio = scales[i] / scales[first]
-            power = next((r for r in POWERS if abs(ratio / r - 1) < 1e-9), None)
-            if i == first or power is None:
-                continue
-            tilt = self._tilt(first, i, power)
-            if np.ptp(tilt[self._weights > 0]) < TILT_RANGE:
-                related[i] = power
+        for power in POWERS:
+            for i in np.flatnonzero(np.abs(scales / scales[first] / power - 1) < 1e-9).tolist():
+                tilt = self._tilt(first, i, power)
+                if np.ptp(tilt[self._weights > 0]) < TILT_RANGE:
+                    related[i] = power
         return related
 
     def _tilt(self, first: int, other: int, power: float) -> FloatArray:
