@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from riskalign import datasets
+from riskalign import datasets, plots
 from riskalign.bandwidth import BandwidthSearch
 from riskalign.baselines import (
     AlwaysZero,
@@ -41,6 +41,7 @@ __all__ = [
     "calibration_test",
     "compare",
     "datasets",
+    "plots",
     "reliability_curve",
     "select_bandwidth",
 ]

@@ -33,8 +33,8 @@ from riskalign.validation import as_sample
 Batches = Iterable[tuple[object, object]]
 """Pairs (y_true, y_prob), to be read more than once."""
 
-CELLS = 2_000_000
-"""Probabilities that are worked on at once: 16 MB, and a few times that for what they become."""
+CELLS = 500_000
+"""Probabilities that are worked on at once: 4 MB, and fifty times that for what they become."""
 
 HELD = 4_096
 """Rows that are held: they choose the bandwidth, and show the noise of the smoother."""

@@ -209,7 +209,7 @@ def summarize(
         (top,) = _of_problems(curve, reduce(sample, "top-label", L2), confidence)
     test = None
     if n_draws:
-        rows = _some_rows(len(y), TEST_TERMS // (n_draws * max(len(own), 1)))
+        rows = some_rows(len(y), TEST_TERMS // (n_draws * max(len(own), 1)))
         test = calibration_test(
             y[rows], p[rows], notion=asked, loss=loss, n_draws=n_draws, progress=progress
         )
@@ -222,7 +222,7 @@ def summarize(
     return Summary(result, accuracy, mean_confidence, own, top, test)
 
 
-def _some_rows(n: int, affordable: int) -> IntArray:
+def some_rows(n: int, affordable: int) -> IntArray:
     """All rows, or as many of them, drawn at random, as can be afforded."""
     m = max(affordable, FEWEST)
     if m >= n:

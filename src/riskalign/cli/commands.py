@@ -13,6 +13,7 @@ import numpy as np
 
 import riskalign
 from riskalign import datasets
+from riskalign.batch_summary import summarize_batches
 from riskalign.cli.output import print_lines, write_whole
 from riskalign.cli.parser import make_parser
 from riskalign.cli.tables import comparison_lines, report_csv, report_json, report_lines
@@ -69,18 +70,19 @@ def _opened(options: argparse.Namespace, path: Path) -> PredictionFile:
 
 
 def _summary(options: argparse.Namespace, file: PredictionFile) -> Summary:
+    asked: dict[str, Any] = {
+        "notion": options.notion,
+        "loss": options.loss,
+        "top_label": file.top_label,
+        "from_logits": file.from_logits,
+        "normalize": options.normalize,
+        "classes": file.classes,
+        "n_draws": options.draws,
+    }
+    if file.is_large and options.notion != "canonical":
+        return summarize_batches(file, **asked)
     predictions = file.read()
-    return summarize(
-        predictions.y_true,
-        predictions.scores,
-        notion=options.notion,
-        loss=options.loss,
-        top_label=file.top_label,
-        from_logits=file.from_logits,
-        normalize=options.normalize,
-        classes=predictions.classes,
-        n_draws=options.draws,
-    )
+    return summarize(predictions.y_true, predictions.scores, **asked)
 
 
 def compare(options: argparse.Namespace) -> int:

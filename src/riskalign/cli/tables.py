@@ -84,7 +84,7 @@ def _worst_classes(summary: Summary) -> Iterable[str]:
                 f"{result.per_class[k]:.6f}",
                 f"{result.per_class[k] / total:.1%}",
                 f"{gap:+.4f}",
-                "too high" if gap > 0 else "too low",
+                "" if abs(gap) < 5e-5 else "too high" if gap > 0 else "too low",
             ]
         )
     yield ""

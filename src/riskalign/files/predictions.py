@@ -25,6 +25,9 @@ TABLES: dict[str, Callable[[Path], Table]] = {
     ".parquet": ParquetTable,
 }
 FORMATS = ".csv, .parquet, .npz, .npy or .jsonl"
+LARGE = 20_000_000
+"""Numbers above which a file is read in batches: 160 MB, several times that while estimating."""
+
 NO_TEXT = "this is not text in UTF-8. Save it as UTF-8."
 
 
@@ -79,10 +82,19 @@ class PredictionFile:
         self._classes = tuple(classes) if classes else layout.names
 
     @cached_property
-    def n_rows(self) -> int | None:
-        """Rows of the file where it says so without being read, else None."""
-        count = getattr(self._table, "n_rows", None)
-        return None if count is None else count()
+    def is_large(self) -> bool:
+        """Whether the rows are better read in batches than held."""
+        return self._table.cells(self._layout.scores) > LARGE
+
+    @property
+    def classes(self) -> tuple[str, ...] | None:
+        """Names of the classes, None where the file has none."""
+        return None if self.top_label else self._classes
+
+    def __iter__(self) -> Iterator[tuple[npt.NDArray[Any], FloatArray]]:
+        """Pairs (y_true, y_prob), batch by batch; begins anew each time."""
+        for part in self.batches():
+            yield part.y_true, part.scores
 
     def batches(self) -> Iterator[Predictions]:
         """The rows, some at a time; may be called again."""
@@ -227,8 +239,8 @@ class _ArrayTable:
         self._arrays = arrays
         self.columns = list(arrays)
 
-    def n_rows(self) -> int:
-        return len(next(iter(self._arrays.values())))
+    def cells(self, numbers: Sequence[str]) -> int:
+        return sum(self._arrays[name].size for name in numbers)
 
     def batches(
         self, words: Sequence[str], numbers: Sequence[str]

@@ -20,6 +20,9 @@ BATCH = 20_000
 LONGEST_LINE = 16_000_000
 """Letters of a line of JSON: a thousand classes with all their digits take 25,000."""
 
+LETTERS = 8
+"""Letters that a number and what separates it take, by rule of thumb."""
+
 DELIMITERS = ",;\t|"
 
 Batch = tuple[list[list[object]], FloatArray]
@@ -35,6 +38,9 @@ class Table(Protocol):
 
     def batches(self, words: Sequence[str], numbers: Sequence[str]) -> Iterator[Batch]:
         """Columns as they are, and columns as numbers (a single one may hold lists)."""
+
+    def cells(self, numbers: Sequence[str]) -> int:
+        """About how many numbers the columns hold."""
 
     def place(self, row: int) -> str:
         """Where a row is found, for people."""
@@ -103,6 +109,10 @@ class CsvTable:
                 f"{_short(batch[row][column])} is not a number. Mend it or drop the row."
             ) from None
         return values.reshape(len(batch), len(columns))
+
+    def cells(self, numbers: Sequence[str]) -> int:
+        """See `Table.cells`; by the size of the file."""
+        return self._path.stat().st_size // LETTERS
 
     def place(self, row: int) -> str:
         """See `Table.place`; the file is read again, since values may span lines."""
@@ -187,6 +197,10 @@ class JsonLinesTable:
             f"line {batch[bad][0]}: {', '.join(names[:3])} must hold {expected}; found {found}. "
             "Mend the line or drop it."
         )
+
+    def cells(self, numbers: Sequence[str]) -> int:
+        """See `Table.cells`; by the size of the file."""
+        return self._path.stat().st_size // LETTERS
 
     def place(self, row: int) -> str:
         """See `Table.place`."""

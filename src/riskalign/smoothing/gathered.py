@@ -17,6 +17,9 @@ from riskalign.smoothing.nodes import Nodes, nodes_at
 from riskalign.smoothing.squared import SquaredKernel
 from riskalign.smoothing.threads import ordered_map
 
+FAINT = 1e-9
+"""Samples below which a mass is the rounding of one taken out, or of none."""
+
 ROUGH_ROWS = 500
 """Isolated rows whose sums over all nodes are held at once."""
 
@@ -110,12 +113,16 @@ class GatheredSmoother:
         # Nodes that resolve a kernel resolve its square from twice that bandwidth up.
         self._kernel = SquaredKernel(kernel) if squared else kernel
         self._resolution = 2 * resolution if squared else resolution
+        self._faint = FAINT**2 if squared else FAINT
         self._sums: dict[Request, FloatArray] = {}
 
     def holding(self, held: Sequence[Problem]) -> GatheredSmoother:
         """The same samples with other rows at hand."""
-        other = GatheredSmoother(held, self._gathered, self._values, self._at_nodes)
-        other._kernel, other._resolution, other._sums = self._kernel, self._resolution, self._sums
+        squared = isinstance(self._kernel, SquaredKernel)
+        other = GatheredSmoother(
+            held, self._gathered, self._values, self._at_nodes, squared=squared
+        )
+        other._sums = self._sums
         return other
 
     def each(
@@ -219,11 +226,8 @@ class GatheredSmoother:
         number, _ = request
         self._prepare([request])
         weights = nodes_at(self._kernel, self._resolution).weights(points[:, 1])
-        *sums, total, _ = (weights @ column for column in self._sums[request])
-        with np.errstate(divide="ignore", invalid="ignore"):  # where there is no sample
-            mean = (np.reshape(sums, (-1, len(points))) / total).T  # (m, d), of no value too
-            return Average(mean, np.log(total) - np.log(self._gathered[number].n))
-
-
-FAINT = 1e-9
-"""Samples below which a rough mass is the rounding of one taken out."""
+        *sums, total, own = (weights @ column for column in self._sums[request])
+        # Far from all samples sums are rounding: as if a faint sample lay at the point.
+        total = np.maximum(total, self._faint * own)
+        mean = (np.reshape(sums, (-1, len(points))) / total).T  # (m, d), of no value too
+        return Average(mean, np.log(total) - np.log(self._gathered[number].n))

@@ -1,0 +1,67 @@
+"""What all pictures share: an Axes to draw on, colours, and short numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+SERIES = (
+    ("#0072B2", "-"),
+    ("#D55E00", "--"),
+    ("#009E73", "-."),
+    ("#CC79A7", ":"),
+    ("#000000", (0, (5, 1, 1, 1, 1, 1))),
+    ("#E69F00", (0, (8, 2))),
+)
+"""Colours (Okabe and Ito's, told apart by the colour-blind) and dashes, which tell curves
+apart in print."""
+
+BLUE, ORANGE = SERIES[0][0], SERIES[1][0]
+GREY = "0.45"
+PALE = "0.85"
+SMALL = 8
+"""Points of notes inside a picture."""
+
+
+def axes_for(ax: Axes | None, width: float = 5.0, height: float = 5.0) -> Axes:
+    """The Axes given, or that of a new figure of some inches."""
+    if ax is not None:
+        return ax
+    _, ax = pyplot().subplots(figsize=(width, height), layout="constrained")
+    return ax
+
+
+def pyplot() -> Any:
+    """Matplotlib's pyplot, which makes figures that notebooks show."""
+    try:
+        import matplotlib.pyplot as plt
+    except ModuleNotFoundError:
+        raise ImportError("Pictures need matplotlib: pip install 'riskalign[plots]'.") from None
+    return plt
+
+
+def grid_of_axes(n: int) -> npt.NDArray[Any]:
+    """Axes of a new figure, up to four in a row."""
+    plt = pyplot()
+    n_columns = min(n, 4)
+    n_rows = -(-n // n_columns)
+    size = (0.6 + 2.2 * n_columns, 0.5 + 2.6 * n_rows)
+    _, axes = plt.subplots(n_rows, n_columns, figsize=size, layout="constrained", squeeze=False)
+    for unused in axes.flat[n:]:
+        unused.remove()
+    return axes.ravel()[:n]
+
+
+def bare(ax: Axes, *sides: str) -> None:
+    """Take away lines around the picture that carry nothing."""
+    for side in sides or ("top", "right"):
+        ax.spines[side].set_visible(False)
+
+
+def number(value: float) -> str:
+    """A number with three digits that matter."""
+    return f"{value:.3g}"
