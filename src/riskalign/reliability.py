@@ -18,7 +18,7 @@ from riskalign.recalibration import (
     started_at,
     support_at,
 )
-from riskalign.residual import Choice, onto_simplex
+from riskalign.residual import Choice
 from riskalign.sample import on_simplex
 from riskalign.smoothing import choose_smoother
 
@@ -108,8 +108,19 @@ def curve_of_residuals(
         exponent = exponent_of(problem, start)
         g = started_at(problem.points, exponent)
         q = smoothed_at(problem, g, choice, x, kernel, engine)
-        R.append(onto_simplex(started_at(x, exponent), q))
+        R.append(shown_of(started_at(x, exponent), q))
     return _curve(case, points, kernel, engine, choices, R)
+
+
+def shown_of(start: FloatArray, smoothed: FloatArray) -> FloatArray:
+    """The start and its smoothed residuals ``(m, K)``, cut at the simplex.
+
+    Estimates keep R away from 0, because a loss may take its logarithm. A curve takes none, and
+    shows 0 and 1 where the labels say so.
+    """
+    R = np.maximum(start + smoothed, 0.0)
+    R /= R.sum(axis=1, keepdims=True)
+    return np.minimum(R, 1.0)
 
 
 def _curve(

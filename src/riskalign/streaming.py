@@ -23,14 +23,13 @@ from riskalign.options import (
     make_case,
 )
 from riskalign.recalibration import Support, started_at
-from riskalign.reliability import ReliabilityCurve, assemble
+from riskalign.reliability import ReliabilityCurve, assemble, shown_of
 from riskalign.residual import (
     FLATTENINGS,
     OFFSET,
     STARTS,
     Debiased,
     combine,
-    onto_simplex,
 )
 from riskalign.results import CalibrationResult, Overconfidence
 from riskalign.sample import NOTIONS, Sample, on_simplex, reduce
@@ -215,7 +214,7 @@ class Stream:
             if self.method.estimator == DEBIASED:
                 q = average.mean[:, :1] - OFFSET
                 start = started_at(x, self.smoothing.starts.exponent(k))
-                R.append(onto_simplex(start, np.concatenate([-q, q], axis=1)))
+                R.append(shown_of(start, np.concatenate([-q, q], axis=1)))
             else:
                 R.append(average.mean)
             n, log_n = float(gathering.n), np.log(gathering.n)
