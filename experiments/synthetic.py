@@ -1,0 +1,192 @@
+"""The paper's synthetic tables: mean absolute errors of every method, beside the published ones.
+
+A pool of ten blocks of 20,000 samples; each block is one subset. Every finished estimate is a
+row of a raw table, so a run that was stopped goes on where it stood. Subset 0 of all cells
+comes before subset 1 of any: the table is whole early, and becomes more precise with time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+
+import riskalign as ra
+from experiments.cells import RESULTS, Row, group, load, run
+from experiments.estimators import DIVERGENCES, METHODS, rows_of
+from experiments.tables import save
+from riskalign.datasets import SyntheticData
+
+SETTINGS = ((1.0, 0.8), (0.9, 0.6), (0.9, 0.7), (0.9, 0.8))
+CLASSES = (4, 8, 16, 32)
+NOTIONS = ("classwise", "canonical")
+BLOCKS = 10
+"""Blocks of the pool, whose mean is the truth, whatever number of them is estimated on."""
+
+KEYS = ("t1", "t2", "n_classes", "notion", "method", "subset")
+TRUTH_KEYS = ("t1", "t2", "n_classes", "notion")
+COLUMNS = (
+    *("table", "t1", "t2", "dataset", "model", "notion", "divergence", "n_classes", "method"),
+    *("mae_x100", "sd_x100", "se_x100", "bias_x100", "truth", "truth_x100", "n", "subsets"),
+    "factor",
+)
+"""Those of published_mae.csv, then what they leave open."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """A size of the study, and the files that belong to it."""
+
+    n: int = 20_000
+    subsets: int = 10
+    folder: Path = RESULTS
+    name: str = "synthetic"
+    settings: tuple[tuple[float, float], ...] = SETTINGS
+    classes: tuple[int, ...] = CLASSES
+
+    @property
+    def table(self) -> Path:
+        """The aggregated table."""
+        return self.folder / f"{self.name}.csv"
+
+    @property
+    def raw(self) -> Path:
+        """One row an estimate."""
+        return self.folder / f"{self.name}_raw.csv"
+
+    @property
+    def truths(self) -> Path:
+        """True errors of the pools."""
+        return self.folder / f"{self.name}_truth.csv"
+
+
+FULL = Study()
+QUICK = Study(n=3_000, subsets=3, name="synthetic_quick")
+
+
+@lru_cache(maxsize=1)
+def block(n: int, classes: int, t1: float, t2: float, number: int) -> SyntheticData:
+    """One subset of the pool; the last one is kept, for the next method."""
+    seed = int(1_000 * classes + 100_000 * round(10 * t1) + 10_000_000 * round(10 * t2)) + number
+    return ra.datasets.temperature(n, classes, t1, t2, seed=seed)
+
+
+def pool(n: int, classes: int, t1: float, t2: float) -> SyntheticData:
+    """All blocks in one."""
+    blocks = [block(n, classes, t1, t2, number) for number in range(BLOCKS)]
+    y, f, R = (
+        np.concatenate([getattr(each, name) for each in blocks])
+        for name in ("y_true", "y_prob", "conditional")
+    )
+    return SyntheticData(y, f, R, blocks[0].draw)
+
+
+def cells(study: Study, methods: Iterable[str] | None = None) -> Iterator[Row]:
+    """Subset by subset; within one the cheap first, so that no column waits for another."""
+    chosen = None if methods is None else set(methods)
+    for subset in range(study.subsets):
+        for notion in NOTIONS:
+            for classes in study.classes:
+                for t1, t2 in study.settings:
+                    for method in METHODS[notion]:
+                        if chosen is None or method in chosen:
+                            values = (t1, t2, float(classes), notion, method, float(subset))
+                            yield dict(zip(KEYS, values, strict=True))
+
+
+def _place(cell: Row) -> tuple[int, float, float]:
+    return int(cell["n_classes"]), float(cell["t1"]), float(cell["t2"])
+
+
+def estimate(study: Study, cell: Row) -> list[Row]:
+    """The estimates of one method on one subset, by each divergence."""
+    data = block(study.n, *_place(cell), int(cell["subset"]))
+    rows = rows_of(str(cell["method"]), str(cell["notion"]), data.y_true, data.y_prob)
+    return [{"n": study.n, **row} for row in rows]
+
+
+def truth(study: Study, cell: Row) -> list[Row]:
+    """True errors of a pool: given the whole prediction (the paper's), and given f_k alone."""
+    data, notion = pool(study.n, *_place(cell)), str(cell["notion"])
+    given = ("joint", "marginal") if notion == "classwise" else ("joint",)
+    return [
+        {"divergence": loss, "truth": g, "value": data.truth(notion, loss, given=g)}
+        for g in given
+        for loss in DIVERGENCES
+    ]
+
+
+def truth_cells(study: Study) -> Iterator[Row]:
+    """The pools whose truth is needed."""
+    for classes in study.classes:
+        for t1, t2 in study.settings:
+            for notion in NOTIONS:
+                yield dict(zip(TRUTH_KEYS, (t1, t2, float(classes), notion), strict=True))
+
+
+def factor(notion: object, divergence: object) -> int:
+    """What the published class-wise l2 figures hold of (R - f)^2: twice as much."""
+    return 2 if (notion, divergence) == ("classwise", "l2") else 1
+
+
+def aggregate(raw: list[Row], truths: list[Row]) -> list[Row]:
+    """Mean absolute errors x 100 with standard errors, one row a cell, method and truth."""
+    true = group(truths, *TRUTH_KEYS, "divergence")
+    rows = []
+    for cell, own in group(raw, *TRUTH_KEYS, "divergence", "method", "n").items():
+        *place, method, n = cell
+        t1, t2, classes, notion, divergence = place
+        for against in true.get(tuple(place), []):
+            scale = 100 * factor(notion, divergence)
+            gaps = scale * (np.array([r["value"] for r in own], float) - float(against["value"]))
+            gaps = gaps[np.isfinite(gaps)]
+            found = (
+                *("synthetic", t1, t2, "", "", notion, divergence, int(classes), method),
+                *_summary(gaps),
+                *(against["truth"], _rounded(scale * float(against["value"])), int(n)),
+                *(len(gaps), scale // 100),
+            )
+            rows.append(dict(zip(COLUMNS, found, strict=True)))
+    return rows
+
+
+def _summary(gaps: np.ndarray) -> tuple[object, ...]:
+    """Mean and standard deviation of |gap|, standard error of the mean, and the mean gap."""
+    size = np.abs(gaps)
+    if len(gaps) == 0:
+        return "", "", "", ""
+    if len(gaps) == 1:
+        return _rounded(size[0]), "", "", _rounded(gaps[0])
+    sd = float(np.std(size, ddof=1))
+    return tuple(map(_rounded, (size.mean(), sd, sd / len(gaps) ** 0.5, gaps.mean())))
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.4g}")
+
+
+def write_table(study: Study) -> list[Row]:
+    """The table from the raw rows there are."""
+    rows = aggregate(load(study.raw), load(study.truths))
+    save(study.table, COLUMNS, rows)
+    return rows
+
+
+def forget(study: Study, method: str) -> None:
+    """Drop a method's rows, to compute them again."""
+    rows = load(study.raw)
+    if rows:
+        save(study.raw, list(rows[0]), [row for row in rows if row["method"] != method])
+
+
+def main(study: Study, methods: Iterable[str] | None = None, again: Iterable[str] = ()) -> None:
+    """Compute what is missing, then the table."""
+    study.folder.mkdir(parents=True, exist_ok=True)
+    for method in again:
+        forget(study, method)
+    run(study.truths, TRUTH_KEYS, truth_cells(study), lambda cell: truth(study, cell))
+    run(study.raw, KEYS, cells(study, methods), lambda cell: estimate(study, cell))
+    write_table(study)

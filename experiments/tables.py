@@ -1,0 +1,28 @@
+"""Tables of results: written whole or not at all, and set beside the published figures."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from experiments.cells import Row, load
+
+PUBLISHED = Path(__file__).parent / "published_mae.csv"
+
+
+def save(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> None:
+    """Write a table beside its place, then move it there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    with part.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(columns), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    os.replace(part, path)
+
+
+def published(table: str) -> list[Row]:
+    """The published figures of one kind, "synthetic" or "real"."""
+    return [row for row in load(PUBLISHED) if row["table"] == table]
