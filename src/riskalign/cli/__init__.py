@@ -6,9 +6,10 @@ import os
 import sys
 from collections.abc import Sequence
 
-from riskalign.cli.commands import compare, demo, plot, report
+from riskalign.cli.commands import compare, demo, report
 from riskalign.cli.output import print_error, words_of_options
 from riskalign.cli.parser import make_parser
+from riskalign.cli.pictures import plot
 
 COMMANDS = {"report": report, "compare": compare, "plot": plot, "demo": demo}
 

@@ -29,7 +29,7 @@ DEMO_CLASSES = ("cat", "dog", "bird", "fish")
 
 def report(options: argparse.Namespace) -> int:
     """`riskalign report`."""
-    file = _opened(options, options.file)
+    file = opened(options, options.file)
     summary = _summary(options, file)
     heading = f"{file.path.name}: {file.description}"
     print_lines(report_lines(summary, heading))
@@ -58,7 +58,8 @@ def _verdict(summary: Summary, limit: float | None) -> int:
     return int(failed)
 
 
-def _opened(options: argparse.Namespace, path: Path) -> PredictionFile:
+def opened(options: argparse.Namespace, path: Path) -> PredictionFile:
+    """A file, read as the options say."""
     return open_predictions(
         path,
         label=options.label,
@@ -87,7 +88,7 @@ def _summary(options: argparse.Namespace, file: PredictionFile) -> Summary:
 
 def compare(options: argparse.Namespace) -> int:
     """`riskalign compare`."""
-    files = [_opened(options, path) for path in (options.first, options.second)]
+    files = [opened(options, path) for path in (options.first, options.second)]
     labels, *probabilities = same_rows(files, options.normalize)
     notion = options.notion or ("binary" if probabilities[0].shape[1] == 2 else "classwise")
     names = [path.name for path in (options.first, options.second)]
@@ -135,11 +136,6 @@ def same_rows(files: Sequence[PredictionFile], normalize: bool) -> list[Any]:
             "Sort both files by an identifier."
         )
     return [labels, probabilities, second_probabilities]
-
-
-def plot(options: argparse.Namespace) -> int:
-    """`riskalign plot`."""
-    raise ImportError("pictures are not there yet; --html of `riskalign report` draws the diagram.")
 
 
 def demo(options: argparse.Namespace) -> int:

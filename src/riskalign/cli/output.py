@@ -16,6 +16,7 @@ OPTIONS = {
     "notion": "--notion",
     "loss": "--loss",
     "n_draws": "--draws",
+    "pos_label": "--class",
     "y_prob": "predictions",
     "y_true": "labels",
     "prob_a": "the first predictions",

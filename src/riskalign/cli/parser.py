@@ -22,10 +22,11 @@ examples:
 
 FILES = """\
 files:
-  .csv .parquet .jsonl  a column of labels (y, label, target) and either one of
-                        probabilities (p, prob), several (p_<class>, prob_<class>,
-                        or a list), logits (logit_<class>), or confidence and pred.
-                        Other names: --label NAME, --probs NAME,NAME or 'prefix*'
+  .csv .parquet .jsonl  a column of labels (y, label, target), and either one of
+                        probabilities (p, prob), several (p_<class>,
+                        prob_<class>, or a list), logits (logit_<class>), or
+                        confidence and pred. For other names, --label NAME and
+                        --probs NAME,NAME or 'prefix*'
   .npz                  keys labels with probs, logits, or confidence and pred
   .npy                  predictions alone, with --labels FILE
 """
@@ -40,7 +41,7 @@ examples:
                                  the error is above 0.01 beyond reasonable doubt
 
 {FILES}
-exit codes: 0 all is well, 1 the error is above --fail-above, 2 something is wrong.
+exit codes: 0 all is well, 1 the error is above --fail-above, 2 an error
 """
 
 COMPARE = f"""\
@@ -54,7 +55,13 @@ The files hold predictions for the same rows, in the same order.
 PLOT = f"""\
 examples:
   riskalign plot predictions.csv -o reliability.png
-  riskalign plot predictions.csv -o reliability.pdf --notion top-label
+  riskalign plot predictions.csv -o reliability.pdf --notion classwise
+  riskalign plot predictions.csv -o cat.svg --class cat
+  riskalign plot predictions.csv -o confident.png --scale logit
+
+By default two classes are drawn as the curve of the second, more as that of the
+predicted class. The class-wise picture has a diagram for each of up to twelve
+classes, the most frequent.
 
 {FILES}"""
 
@@ -62,8 +69,8 @@ DEMO = """\
 example:
   riskalign demo --directory /tmp
 
-Writes riskalign-demo.csv, 5,000 made-up predictions of an over-confident model of
-four classes, and riskalign-demo.html, the report of that file.
+Writes riskalign-demo.csv, 5,000 made-up predictions of an over-confident model
+of four classes, and riskalign-demo.html, the report of that file.
 """
 
 
@@ -162,7 +169,21 @@ def _add_plot(commands: Commands) -> None:
         help="the picture: .png, .svg or .pdf",
     )
     _add_reading(command)
-    _add_question(command)
+    group = command.add_argument_group("picture")
+    group.add_argument(
+        "--notion",
+        choices=list(NOTIONS),
+        metavar="NOTION",
+        help="whose probability: binary, top-label or classwise",
+    )
+    group.add_argument("--class", dest="pos_label", metavar="NAME", help="one class alone")
+    group.add_argument(
+        "--scale",
+        choices=["linear", "logit"],
+        default="linear",
+        metavar="SCALE",
+        help="linear, or logit for predictions near 0 and 1 (default: %(default)s)",
+    )
 
 
 def _add_demo(commands: Commands) -> None:

@@ -110,6 +110,15 @@ class Diagram:
         return np.isfinite(self.conditional)
 
     @property
+    def heights(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """The curve and its band as drawn: 0 and 1 are just beyond the ends of a logit axis."""
+        heights = (self.conditional, self.low, self.high)
+        if self.scale == "linear":
+            return heights
+        R, low, high = (np.clip(v, OUTER / 10, 1 - OUTER / 10) for v in heights)
+        return R, low, high
+
+    @property
     def alone(self) -> BoolArray:
         """Points whose neighbours are not shown: no line reaches them."""
         padded = np.concatenate([[False], self.shown, [False]])
@@ -147,7 +156,7 @@ def draw(ax: Axes, diagram: Diagram, name: str | None, *, small: bool = False) -
     """Draw a diagram, beside those that the Axes already has."""
     number = sum(line.get_gid() == GID for line in ax.lines)
     color, dashes = SERIES[number % len(SERIES)]
-    g, R, low, high = diagram.grid, diagram.conditional, diagram.low, diagram.high
+    g, (R, low, high) = diagram.grid, diagram.heights
     label = name or ("estimate" if number == 0 else f"estimate {number + 1}")
     artists: list[Any] = ax.plot(g, R, color=color, ls=dashes, lw=1.8, label=label, gid=GID)
     band = None if number else f"{diagram.confidence:.0%} band, pointwise"

@@ -12,7 +12,7 @@ from riskalign.losses import L2
 from riskalign.options import make_case
 from riskalign.plots.canvas import axes_for, grid_of_axes
 from riskalign.plots.diagram import Diagram, draw
-from riskalign.sample import Sample, reduce
+from riskalign.sample import Problem, Sample, reduce
 from riskalign.validation import as_sample, one_of
 
 if TYPE_CHECKING:
@@ -84,22 +84,28 @@ def reliability_diagram(
     if notion is not None:
         one_of("notion", notion, ("binary", "top-label"))
     sample, options = _split(y_true, y_prob, options)
-    if pos_label is not None:
-        column = _column(sample, pos_label)
-        problem = reduce(sample, "classwise", L2)[column]
-        subject = f"predicted probability of {_named(sample.classes[column])}"
-    elif notion == "top-label" or (notion is None and len(sample.classes) > 2):
-        (problem,) = reduce(sample, "top-label", L2)
-        subject = "predicted probability of the predicted class"
-    else:
-        (problem,) = make_case(sample, "binary", "l2").problems
-        subject = f"predicted probability of {_named(sample.classes[1])}"
+    problem, subject = problem_of(sample, notion, pos_label)
     diagram = Diagram.of(problem, scale, confidence, options)
     ax = axes_for(ax, 5.0, 5.6)
     draw(ax, diagram, name)
     ax.set_xlabel(subject)
     ax.set_ylabel("observed frequency")
     return ax
+
+
+def problem_of(sample: Sample, notion: str | None, pos_label: object) -> tuple[Problem, str]:
+    """The problem that a diagram shows, and what its probability is of, in words."""
+    if pos_label is not None:
+        column = _column(sample, pos_label)
+        subject = _named(sample.classes[column])
+        problem = reduce(sample, "classwise", L2)[column]
+    elif notion == "top-label" or (notion is None and len(sample.classes) > 2):
+        subject = "the predicted class"
+        (problem,) = reduce(sample, "top-label", L2)
+    else:
+        subject = _named(sample.classes[1])
+        (problem,) = make_case(sample, "binary", "l2").problems
+    return problem, f"predicted probability of {subject}"
 
 
 def reliability_grid(
