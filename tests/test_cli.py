@@ -11,6 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib import pyplot as plt
+from matplotlib.figure import Figure
 
 import riskalign as ra
 from riskalign.cli import main
@@ -313,8 +315,6 @@ class TestPlot:
     @pytest.fixture
     def pictures(self, monkeypatch):
         """Figures as they are when they are written."""
-        from matplotlib.figure import Figure
-
         kept, save = [], Figure.savefig
 
         def keep(figure, *args, **kwargs):
@@ -322,7 +322,8 @@ class TestPlot:
             save(figure, *args, **kwargs)
 
         monkeypatch.setattr(Figure, "savefig", keep)
-        return kept
+        yield kept
+        plt.close("all")
 
     @pytest.mark.parametrize("kind", MAGIC)
     @pytest.mark.parametrize("notion", ["top-label", "classwise"])
@@ -412,6 +413,7 @@ class TestPlot:
         assert (code, out) == (2, "")
         assert expected in one_line(err)
         assert not (tmp_path / "a.png").exists()
+        assert plt.get_fignums() == []
 
     def test_without_matplotlib(self, run, file, tmp_path, monkeypatch):
         monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
