@@ -34,6 +34,13 @@ class SyntheticData:
     y_true : (n,)
     y_prob : (n, K)
     conditional : (n, K), the true R
+
+    Examples
+    --------
+    >>> import riskalign as ra
+    >>> data = ra.datasets.calibrated(500, 3, seed=0)
+    >>> data.y_true.shape, data.y_prob.shape, data.truth(notion="canonical", loss="l2")
+    ((500,), (500, 3), 0.0)
     """
 
     y_true: IntArray
