@@ -68,6 +68,14 @@ class ReliabilityCurve:
 
         It says how far chance moves the curve at one point. The bias of smoothing is not in
         it, which is none for the debiased curve of a calibrated model.
+
+        Examples
+        --------
+        >>> import riskalign as ra
+        >>> curve = ra.reliability_curve([0, 1, 1], [0.2, 0.6, 0.9], grid=[0.5], bandwidth=0.1)
+        >>> low, high = curve.band(confidence=0.9)
+        >>> bool(low < high)
+        True
         """
         if not 0 < confidence < 1:
             raise ValueError(f"`confidence` must lie between 0 and 1; found {confidence!r}.")

@@ -44,6 +44,14 @@ class CalibrationTest:
     statistic : standard deviations by which mean <y - f, l(f) - l(R)>, twice the debiased
         error to first order, exceeds that of drawn labels, where it does so most
     bandwidths : the bandwidths looked at, ``(3,)``; ``(3, K)`` for class-wise errors
+
+    Examples
+    --------
+    >>> import riskalign as ra
+    >>> data = ra.datasets.temperature(400, 3, t2=0.3, seed=0)
+    >>> test = ra.calibration_test(data.y_true, data.y_prob, n_draws=99, seed=0)
+    >>> test.p_value, test.n_samples, sorted(test.to_dict())[:2]
+    (0.01, 400, ['bandwidths', 'loss'])
     """
 
     p_value: float
@@ -244,6 +252,14 @@ class Comparison:
     standard_error, interval, confidence : of the difference
     p_value : two-sided, of no difference
     values : the two errors
+
+    Examples
+    --------
+    >>> import riskalign as ra
+    >>> data = ra.datasets.temperature(500, 3, t2=0.3, seed=0)
+    >>> comparison = ra.compare(data.y_true, data.y_prob, data.conditional)
+    >>> comparison.difference > 0, comparison.to_dict()["names"]
+    (True, ['A', 'B'])
     """
 
     difference: float
