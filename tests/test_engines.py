@@ -15,6 +15,7 @@ from riskalign.losses import L2
 from riskalign.sample import Problem
 from riskalign.smoothing.dense import DenseSmoother
 from riskalign.smoothing.grid import GridSmoother
+from riskalign.smoothing.tiles import Centres
 
 DATA = os.environ.get("RISKALIGN_DATA")
 FILES = ["precip_niamey_ENS", "hpc_cv_lda", "imdb_cleanlab", "cifar100_cleanlab"]
@@ -77,15 +78,17 @@ def test_bandwidths_that_share_exponentials_give_the_sums_of_their_own(kernel, n
         np.testing.assert_allclose(log_density, exact_log_density, rtol=1e-5, atol=2e-6)
 
 
-def test_many_of_the_lattice_share_exponentials():
+def test_bandwidths_of_the_search_share_exponentials():
     case = problem(50, 4)
     lattice = bandwidth._lattice(1e-3, 1.0).tolist()
-    from riskalign.smoothing.dense import _Centres
 
-    centres = _Centres(case, DIRICHLET, case.one_hot(), lattice, np.float32)
-    assert len(centres._families) <= len(lattice) / 2
-    alone = _Centres(case, DIRICHLET, case.one_hot(), lattice, np.float64)
-    assert len(alone._families) == len(lattice)
+    def families(bandwidths, dtype):
+        return len(Centres(case, DIRICHLET, case.one_hot(), bandwidths, dtype)._families)
+
+    octaves = lattice[:-1:2]
+    assert families(octaves, np.float32) == len(octaves) / 2
+    assert all(families(lattice[i - 1 : i + 2], np.float32) == 1 for i in range(2, 18, 2))
+    assert families(lattice, np.float64) == len(lattice)
 
 
 def test_grid_evaluates_new_points_as_exact_sums_do():

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from riskalign.kernels import KERNELS
 from riskalign.losses import L2
 from riskalign.sample import Problem
-from riskalign.smoothing import choose_smoother, dense
+from riskalign.smoothing import choose_smoother, tiles
 from riskalign.smoothing.dense import DenseSmoother
 
 FACTORS = (1, 4 / 3, 2, 8 / 3, 4, 10, 20, 80, 100, 200, 800, 1000)
@@ -104,7 +104,7 @@ def test_the_size_of_tiles_does_not_matter(case, tile, h):
     smoother = DenseSmoother([problem(case)], KERNELS["dirichlet"], Problem.one_hot)
     ((mean, log_density),) = gather(smoother, [(0, h)], len(case.y))
     at = smoother.at((0, h), case.f)
-    with mock.patch.object(dense, "TILE", tile):
+    with mock.patch.object(tiles, "TILE", tile):
         ((tiled, tiled_density),) = gather(smoother, [(0, h)], len(case.y))
         tiled_at = smoother.at((0, h), case.f)
     np.testing.assert_allclose(tiled, mean, atol=1e-12)

@@ -236,12 +236,12 @@ class Search:
 
 
 def _lattice(low: float, high: float) -> FloatArray:
-    """Bandwidths that bracket the minimum: powers of two and 4/3 of them, and the range's end.
+    """Bandwidths that bracket the minimum: powers of two and 3/2 of them, and the range's end.
 
     In such ratios the weights of one bandwidth are cheap powers of another's.
     """
     octaves = np.arange(np.ceil(np.log2(high / low)))
-    inner = low * np.sort(np.concatenate([2**octaves, 4 / 3 * 2**octaves]))
+    inner = low * np.sort(np.concatenate([2**octaves, 3 / 2 * 2**octaves]))
     return np.append(inner[inner < high / 1.1], high)
 
 
