@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test test-peers test-browser chromium lint bench clean
+.PHONY: help demo test test-peers test-browser chromium docs lint bench clean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -35,6 +35,14 @@ chromium:
 test-browser: .venv/test chromium  ## the HTML report in a headless Chromium, which root installs
 	$(BIN)/python -m pytest -q tests/browser
 
+.venv/docs: .venv/test
+	$(BIN)/pip install --quiet --editable '.[docs]'
+	touch $@
+
+docs: .venv/docs  ## the documentation in site/, its code run and its pictures made
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "open site/index.html"
+
 lint: .venv/test  ## style, types and import rules alone
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -45,4 +53,4 @@ bench: .venv/peers  ## speed and memory as ratios in one run, against peers
 	$(BIN)/python -m benchmarks.run --keep
 
 clean:  ## remove the environment and what tools leave behind
-	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv site docs/generated .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -8,7 +8,16 @@ import numpy as np
 
 from riskalign.arrays import FloatArray
 from riskalign.bandwidth import BandwidthSearch, Curve
-from riskalign.plots.canvas import BLUE, GREY, ORANGE, SERIES, SMALL, axes_for, bare, number
+from riskalign.plots.canvas import (
+    BLUE,
+    GREY,
+    ORANGE,
+    SERIES,
+    axes_for,
+    bare,
+    legend_above,
+    number,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -87,12 +96,7 @@ def _draw_each(ax: Axes, curves: tuple[Curve, ...]) -> None:
         )
         ax.plot(curve.candidates, _scaled(curve), color=color, ls=dashes, lw=1.5, label=label)
         ax.plot([curve.value], [0.0], "o", color=color, clip_on=False)
-    _legend_above(ax)
-
-
-def _legend_above(ax: Axes) -> None:
-    """Curves come from anywhere: only above the picture is there room for sure."""
-    ax.legend(frameon=False, fontsize=SMALL, ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+    legend_above(ax)
 
 
 def _draw_spread(ax: Axes, curves: tuple[Curve, ...]) -> None:
@@ -118,4 +122,4 @@ def _draw_spread(ax: Axes, curves: tuple[Curve, ...]) -> None:
     ax.plot([], [], "|", color=ORANGE, markersize=14, label=label)
     if edges:
         ax.plot([], [], " ", label=f"{edges:,} at the edge of the range", color=GREY)
-    _legend_above(ax)
+    legend_above(ax)

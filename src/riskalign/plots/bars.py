@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from riskalign.arrays import FloatArray
-from riskalign.plots.canvas import BLUE, GREY, ORANGE, SMALL, axes_for, bare, number
+from riskalign.plots.canvas import (
+    BLUE,
+    GREY,
+    ORANGE,
+    SMALL,
+    axes_for,
+    bare,
+    legend_above,
+    number,
+)
 from riskalign.results import CalibrationResult
 
 if TYPE_CHECKING:
@@ -80,7 +89,7 @@ def class_bars(result: CalibrationResult, *, largest: int = 15, ax: Axes | None 
     ax.axvline(0, color="black", lw=0.8)
     ax.set_xlabel(f"calibration error ({result.loss} loss), in all {number(result.value)}")
     if ax.get_legend_handles_labels()[0]:
-        ax.legend(frameon=False, fontsize=SMALL, loc="lower right", bbox_to_anchor=(1.0, 0.16))
+        legend_above(ax)
     bare(ax, "top", "right", "left")
     return ax
 

@@ -62,6 +62,11 @@ def bare(ax: Axes, *sides: str) -> None:
         ax.spines[side].set_visible(False)
 
 
+def legend_above(ax: Axes) -> None:
+    """A legend where nothing is drawn for sure."""
+    ax.legend(frameon=False, fontsize=SMALL, ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+
+
 def number(value: float) -> str:
     """A number with three digits that matter."""
     return f"{value:.3g}"

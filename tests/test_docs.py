@@ -1,0 +1,103 @@
+"""The documentation: its code runs, and it leaves no public name out."""
+
+import importlib.util
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+import riskalign as ra
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+@pytest.fixture(scope="module")
+def pages():
+    spec = importlib.util.spec_from_file_location("pages", ROOT / "docs" / "pages.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_code_of_a_page_runs(pages, page, tmp_path):
+    found = pages.run(page.read_text(encoding="utf-8"), tmp_path)
+    made = {path.name for path in tmp_path.iterdir()}
+    assert set(re.findall(r"\(generated/([^)]*)\)", found)) <= made
+
+
+def test_a_command_that_fails_is_an_error(pages, tmp_path):
+    found = pages.run("```console\n$ echo a b\n```\n", tmp_path)
+    assert found == "```console\n$ echo a b\na b\n```\n"
+    with pytest.raises(RuntimeError, match="ended with 2: riskalign: error: nothing"):
+        pages.run("```console\n$ riskalign report nothing.csv\n```\n", tmp_path)
+
+
+def test_python_prints_below_its_block(pages, tmp_path):
+    found = pages.run("```python\nx = 2\n```\n\n```python\nprint(x + 1)\n```\n", tmp_path)
+    assert found == "```python\nx = 2\n```\n\n```python\nprint(x + 1)\n```\n\n```text\n3\n```\n"
+
+
+RESULTS = (
+    ra.BandwidthSearch,
+    ra.CalibrationResult,
+    ra.CalibrationTest,
+    ra.Comparison,
+    ra.ReliabilityCurve,
+    ra.datasets.SyntheticData,
+)
+
+
+def public_objects():
+    """Every public function and class by its full name, and the methods of results."""
+    for name in set(dir(ra)) - {"__version__"}:
+        thing = getattr(ra, name)
+        if not inspect.ismodule(thing):
+            yield f"riskalign.{name}", thing
+            continue
+        for inner, part in vars(thing).items():
+            ours = inspect.isfunction(part) or inspect.isclass(part)
+            if ours and not inner.startswith("_") and part.__module__.startswith(thing.__name__):
+                yield f"riskalign.{name}.{inner}", part
+
+
+def methods():
+    for result in RESULTS:
+        for name, method in vars(result).items():
+            if inspect.isfunction(method) and not name.startswith("_"):
+                yield f"{result.__name__}.{name}", method
+
+
+PUBLIC = dict(public_objects())
+METHODS = dict(methods())
+
+
+def test_there_are_names():
+    assert {"riskalign.compare", "riskalign.plots.class_bars"} < set(PUBLIC)
+    assert {"riskalign.KernelCalibrator", "riskalign.datasets.wavy"} < set(PUBLIC)
+    assert {"CalibrationResult.to_frame", "ReliabilityCurve.band"} < set(METHODS)
+
+
+@pytest.mark.parametrize("name", sorted(PUBLIC | METHODS))
+def test_every_public_name_has_an_example(name):
+    text = inspect.cleandoc((PUBLIC | METHODS)[name].__doc__ or "")
+    if name.endswith(".to_dict") and name != "CalibrationResult.to_dict":
+        text = inspect.cleandoc(vars(ra)[name.split(".")[0]].__doc__)  # shown with the class
+        assert "to_dict()" in text
+    _, _, examples = text.partition("Examples\n--------\n")
+    assert ">>> " in examples
+
+
+def test_the_reference_has_every_public_name():
+    listed = re.findall(r"^::: (\S+)$", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE)
+    assert len(listed) == len(set(listed))
+    assert set(listed) - {"riskalign.streaming.calibration_error_of_batches"} == set(PUBLIC)
+
+
+def test_every_page_is_in_the_navigation():
+    navigation = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
+    assert sorted(re.findall(r": (\S+\.md)$", navigation, re.MULTILINE)) == [
+        page.name for page in PAGES[1:]
+    ]
