@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: help demo test test-peers test-browser chromium docs lint bench clean
+.PHONY: help demo test test-peers test-models reproduce fashion-mnist test-browser chromium docs lint bench clean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -17,6 +17,10 @@ help:  ## show this list
 	$(BIN)/pip install --quiet --editable '.[peers]'
 	touch $@
 
+.venv/models: .venv/test
+	$(BIN)/pip install --quiet --editable '.[models]'
+	touch $@
+
 demo: .venv/test  ## calibration errors of two classifiers on the digits, from nothing
 	$(BIN)/python examples/digits.py
 
@@ -25,6 +29,16 @@ test: lint  ## lint, types, import rules, doctests and tests
 
 test-peers: .venv/peers  ## baselines against independent implementations from the package index
 	$(BIN)/python -m pytest -q tests/peers
+
+fashion-mnist:
+	@[ -d /usr/share/datasets/fashion-mnist ] || [ "$$(id -u)" != 0 ] || { apt-get -qq update && \
+	  DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes dataset-fashion-mnist > /dev/null; }
+
+test-models: .venv/models fashion-mnist  ## prediction files from image and text models, trained ones too
+	$(BIN)/python -m pytest -q tests/models
+
+reproduce: .venv/test  ## the paper's tables and figures beside the published ones; hours, resumable
+	$(BIN)/python -m experiments all
 
 chromium:
 	@command -v chromium > /dev/null || [ "$$(id -u)" != 0 ] || { apt-get -qq update && \
