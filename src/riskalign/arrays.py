@@ -30,3 +30,10 @@ def row_sum(a: FloatArray) -> FloatArray:
 def floored_log(x: FloatArray) -> FloatArray:
     """Logarithm of probabilities, floored at `FLOOR`."""
     return np.log(np.maximum(x, FLOOR))
+
+
+def as_slice(rows: IntArray) -> IntArray | slice:
+    """Ascending rows as a slice, which copies nothing, where none is left out between them."""
+    if len(rows) and rows[-1] - rows[0] + 1 == len(rows):
+        return slice(int(rows[0]), int(rows[-1]) + 1)
+    return rows

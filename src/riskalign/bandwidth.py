@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from riskalign.arrays import BoolArray, FloatArray, IntArray
+from riskalign.arrays import BoolArray, FloatArray, IntArray, as_slice
 from riskalign.decomposition import alignment_residual, risk_of
 from riskalign.kernels import Kernel
 from riskalign.progress import track
@@ -223,7 +223,7 @@ class Search:
         """The objective of every request, summed over rows (scaled up from some of them)."""
 
         def summed(number: int, rows: IntArray, average: Average) -> float:
-            part = self.problems[number].take(rows)
+            part = self.problems[number].take(as_slice(rows))
             return float(part.weights @ self.criterion(part, average))
 
         totals = np.zeros(len(requests))

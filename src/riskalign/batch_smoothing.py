@@ -10,23 +10,17 @@ import numpy as np
 
 from riskalign.arrays import FloatArray
 from riskalign.bandwidth import BandwidthSearch
+from riskalign.choosing import choose
+from riskalign.coordinates import FLATTENINGS, OFFSET, Choice, values_of, with_slopes
 from riskalign.debiasing import DEBIASED
 from riskalign.gathering import Gathering, Starts
 from riskalign.kernels import Kernel
 from riskalign.methods import KernelSmoother
 from riskalign.options import Setup, resolve_bandwidth, smoothing_choices
-from riskalign.residual import (
-    BATCH,
-    FLATTENINGS,
-    OFFSET,
-    Choice,
-    TemperatureFit,
-    choose,
-    values_of,
-    with_slopes,
-)
+from riskalign.residual import BATCH, TemperatureFit
 from riskalign.sample import Problem
 from riskalign.smoothing import Average, Smoother, Values
+from riskalign.smoothing.dense import concatenate
 from riskalign.smoothing.gathered import Gathered, GatheredSmoother
 
 
@@ -140,13 +134,7 @@ class BatchSmoothing:
         every = smoother.holding(held).each(requests, lambda k, rows, average: average)
         for k, _, average in every:
             parts[k].append(average)
-        return [
-            Average(
-                np.concatenate([part.mean for part in own]),
-                np.concatenate([part.log_density for part in own]),
-            )
-            for own in parts
-        ]
+        return [concatenate(own) for own in parts]
 
     def smoothed(self, problems: Sequence[Problem]) -> Iterator[SmoothedRows]:
         """Starts of some rows, and averages over all rows but each its own."""

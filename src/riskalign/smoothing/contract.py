@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol, TypeVar
 
 from riskalign.arrays import FloatArray, IntArray
@@ -26,12 +27,17 @@ class Average:
     ----------
     mean : (b, d)
         sum_j k_h(x; f_j) v_j / sum_j k_h(x; f_j); with labels as values, the estimate R.
-    log_density : (b,)
-        Logarithm of the (weighted) mean of k_h(x; f_j).
+    logarithm
+        Makes `log_density`, which few ask for.
     """
 
     mean: FloatArray
-    log_density: FloatArray
+    logarithm: Callable[[], FloatArray]
+
+    @cached_property
+    def log_density(self) -> FloatArray:
+        """Logarithm of the (weighted) mean of k_h(x; f_j), ``(b,)``."""
+        return self.logarithm()
 
 
 class Smoother(Protocol):

@@ -90,5 +90,8 @@ def exact_rows(
 
 def concatenate(parts: Iterable[Average]) -> Average:
     """Averages of consecutive tiles as one."""
-    means, log_densities = zip(*((part.mean, part.log_density) for part in parts), strict=True)
-    return Average(np.concatenate(means), np.concatenate(log_densities))
+    every = list(parts)
+    return Average(
+        np.concatenate([part.mean for part in every]),
+        lambda: np.concatenate([part.log_density for part in every]),
+    )

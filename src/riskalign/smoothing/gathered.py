@@ -181,16 +181,16 @@ class GatheredSmoother:
         values = self._values(held)
         columns = np.concatenate([values.T, np.ones((1, len(rows)))])
         weights = nodes_at(self._kernel, self._resolution).weights(held.predictions)
-        rest, isolated = without_own(weights, self._sums[request], columns, 1.0)
+        sums, total, isolated = without_own(weights, self._sums[request], columns, 1.0)
         with np.errstate(divide="ignore", invalid="ignore"):  # isolated rows are replaced
-            mean, log_sum = (rest[:-1] / rest[-1]).T, np.log(rest[-1])
+            mean, log_sum = (sums / total).T, np.log(total)
         if isolated.any():
             alone = np.flatnonzero(isolated)
             masses = self._masses(number, rough=True)
             for first in range(0, len(alone), ROUGH_ROWS):
                 some = alone[first : first + ROUGH_ROWS]
                 mean[some], log_sum[some] = self._rough(h, held.take(some), values[some], masses)
-        return Average(mean, log_sum - np.log(n - 1))
+        return Average(mean, lambda: log_sum - np.log(n - 1))
 
     def _rough(
         self, h: float, rows: Problem, values: FloatArray, masses: FloatArray
@@ -230,4 +230,4 @@ class GatheredSmoother:
         # Far from all samples sums are rounding: as if a faint sample lay at the point.
         total = np.maximum(total, self._faint * own)
         mean = (np.reshape(sums, (-1, len(points))) / total).T  # (m, d), of no value too
-        return Average(mean, np.log(total) - np.log(self._gathered[number].n))
+        return Average(mean, lambda: np.log(total) - np.log(self._gathered[number].n))

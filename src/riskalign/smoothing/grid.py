@@ -8,13 +8,14 @@ from functools import lru_cache
 import numpy as np
 from scipy.sparse import csr_array
 
-from riskalign.arrays import BoolArray, FloatArray, IntArray
+from riskalign.arrays import BoolArray, FloatArray, IntArray, as_slice
 from riskalign.kernels import Kernel
 from riskalign.sample import Problem
 from riskalign.smoothing.contract import Average, Request, T, Values
 from riskalign.smoothing.dense import DenseSmoother
 from riskalign.smoothing.masses import MassTable, own_kernel
 from riskalign.smoothing.neighbours import Neighbours
+from riskalign.smoothing.nodes import nodes_at
 from riskalign.smoothing.threads import ordered_map
 
 CHUNK = 60_000
@@ -32,20 +33,38 @@ remains after its removal is too small a part of what was interpolated."""
 
 
 def without_own(
-    weights: csr_array, sums: FloatArray, columns: FloatArray, mean_weight: float
-) -> tuple[FloatArray, BoolArray]:
-    """Sums at rows without each row's own term, (d+1, b), and which rows are isolated.
+    weights: csr_array,
+    sums: FloatArray,
+    columns: FloatArray,
+    mean_weight: float,
+    *,
+    adds_up: bool = False,
+) -> tuple[FloatArray, FloatArray, BoolArray]:
+    """Sums at rows without each row's own term, and which rows are isolated.
 
-    `sums` holds kernel sums and the own kernel at the nodes, (d+2, M), `columns` what the
-    rows themselves add, (d+1, b).
+    Parameters
+    ----------
+    sums : kernel sums of the columns and, last, the own kernel at the nodes, (c+1, M)
+    columns : what the rows themselves add, (c, b)
+    adds_up : whether the columns add up to the samples' weights; otherwise these are the
+        last column
+
+    Returns
+    -------
+    Sums of the values (d, b), of the weights (b,), and what is isolated (b,).
     """
-    interpolated = [weights @ column for column in sums]  # d+2 of (b,)
-    own = interpolated[-1] * columns
-    rest: FloatArray = np.array(interpolated[:-1]) - own
-    isolated: BoolArray = np.logical_or.reduce(np.abs(rest) < ISOLATED * np.abs(own))
+    *interpolated, own_kernel = (weights @ column for column in sums)  # (b,) each
+    own = own_kernel * columns
+    rest: FloatArray = np.array(interpolated)
+    rest -= own
+    np.abs(own, out=own)
+    own *= ISOLATED
+    isolated: BoolArray = np.logical_or.reduce(np.abs(rest) < own)
+    total: FloatArray = rest.sum(axis=0) if adds_up else rest[-1]
     # A light sample is as isolated as one of mean weight would be in its place.
-    isolated |= rest[-1] < ISOLATED * mean_weight * interpolated[-1]
-    return rest, isolated
+    own_kernel *= ISOLATED * mean_weight
+    isolated |= total < own_kernel
+    return (rest if adds_up else rest[:-1]), total, isolated
 
 
 class GridSmoother:
@@ -60,15 +79,17 @@ class GridSmoother:
         self._problems = problems
         self._kernel = kernel
         self._values = values
+        self._adds_up = values is Problem.one_hot
         self._resolution = kernel.bandwidth_range(2)[0]
+        self._nodes = nodes_at(kernel, self._resolution)
+        self._kept: dict[int, csr_array] = {}
+        self._keeps = sum(len(problem.labels) for problem in problems) <= KEPT
         self._tables: list[MassTable] = []
         self._ranges: list[tuple[FloatArray, FloatArray]] = []
         self._spread()
-        # Rows come problem by problem: few need to be in order at the same time.
-        self._neighbours = lru_cache(maxsize=4)(self._in_order)
-        self._kept: dict[tuple[int, int, int], csr_array] = {}
+        # Of large batches, rows come problem by problem: few need to be in order at once.
+        self._neighbours = lru_cache(maxsize=len(problems) if self._keeps else 4)(self._in_order)
         self._totals = [float(problem.weights.sum()) for problem in problems]
-        self._keeps = sum(len(problem.labels) for problem in problems) <= KEPT
 
     def _spread(self) -> None:
         """Masses of every problem, and the range of what is averaged."""
@@ -80,11 +101,13 @@ class GridSmoother:
 
         def chunk(task: tuple[int, int]) -> tuple[MassTable, FloatArray]:
             number, start = task
-            rows = np.arange(start, min(start + CHUNK, len(self._problems[number].labels)))
-            columns, values = self._columns(number, rows)
-            table = MassTable.empty(self._kernel, self._resolution, len(columns))
-            extremes = np.array([values.min(axis=0), values.max(axis=0)])  # (2, d)
-            return table.add(self._positions(number, rows), columns.T), extremes
+            part = self._problems[number].take(slice(start, start + CHUNK))
+            columns = self._columns(part)
+            weights = self._nodes.weights(part.predictions)
+            if self._keeps and len(part.labels) == len(self._problems[number].labels):
+                self._kept[number] = weights
+            table = MassTable(self._kernel, self._resolution, weights.T @ columns.T)
+            return table, self._extremes(part)
 
         for (number, _), (table, (low, high)) in zip(tasks, ordered_map(chunk, tasks), strict=True):
             if number == len(self._tables):
@@ -98,11 +121,23 @@ class GridSmoother:
     def _in_order(self, number: int) -> Neighbours:
         return Neighbours(self._problems[number], self._kernel, self._values)
 
-    def _columns(self, number: int, rows: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Weighted values and, last, the weights, (d+1, b); and the values themselves, (b, d)."""
-        part = self._problems[number].take(rows)
+    def _columns(self, part: Problem) -> FloatArray:
+        """What samples add to the sums: their weighted values and, last, their weights, (d+1, b).
+
+        The weighted values of labels add up to the weights, which are left out, (d, b).
+        """
+        if self._adds_up:
+            positive = part.labels * part.weights
+            return np.array([part.weights - positive, positive])
         values = self._values(part)
-        return np.concatenate([values.T, np.ones((1, len(rows)))]) * part.weights, values
+        return np.concatenate([values.T, np.ones((1, len(values)))]) * part.weights
+
+    def _extremes(self, part: Problem) -> FloatArray:
+        """The least and the largest of what is averaged, (2, d)."""
+        if self._adds_up:
+            return np.array([[0.0, 0.0], [1.0, 1.0]])
+        values = self._values(part)
+        return np.array([values.min(axis=0), values.max(axis=0)])
 
     def each(
         self,
@@ -140,7 +175,8 @@ class GridSmoother:
 
         def chunk(task: tuple[int, IntArray]) -> list[T]:
             number, own = task
-            weights, (columns, _) = self._interpolation(number, own), self._columns(number, own)
+            weights = self._interpolation(number, own)
+            columns = self._columns(self._problems[number].take(as_slice(own)))
             results = []
             for i in by_problem[number]:
                 average = self._leave_out(wanted[i], own, columns, weights, sums[i])
@@ -152,18 +188,12 @@ class GridSmoother:
                 yield i, own, result
 
     def _interpolation(self, number: int, rows: IntArray) -> csr_array:
-        """Interpolation weights of some rows; those of all rows are kept for small batches."""
-        key = (number, int(rows[0]), len(rows))
-        consecutive = len(rows) == rows[-1] - rows[0] + 1
-        if consecutive and key in self._kept:
-            return self._kept[key]
-        made = self._tables[number].nodes.weights(self._positions(number, rows))
-        if consecutive and self._keeps:
-            self._kept[key] = made
-        return made
-
-    def _positions(self, number: int, rows: IntArray) -> FloatArray:
-        return self._problems[number].predictions[rows]
+        """Interpolation weights of some rows; those of small batches are kept."""
+        if number not in self._kept:
+            part = self._problems[number].take(as_slice(rows))
+            return self._nodes.weights(part.predictions)
+        kept = self._kept[number]
+        return kept if len(rows) == kept.shape[0] else kept[rows]
 
     def _node_sums(self, wanted: dict[int, Request]) -> dict[int, FloatArray]:
         """Per request: kernel sums of the columns at the nodes, and the own term, (d+2, M)."""
@@ -196,15 +226,13 @@ class GridSmoother:
     ) -> Average:
         """Interpolated sums without each row's own term; isolated rows exactly."""
         number, h = request
-        rest, isolated = without_own(weights, sums, columns, self._mean_weight(number))
-        with np.errstate(divide="ignore", invalid="ignore"):  # isolated rows are replaced
-            mean = (rest[:-1] / rest[-1]).T  # (b, d)
-            others = self._totals[number] - self._problems[number].weights[rows]
-            log_density = np.log(rest[-1] / others)
-        if isolated.any():
-            exact = self._neighbours(number).averages(h, rows[isolated])
-            mean[isolated], log_density[isolated] = exact.mean, exact.log_density
-        return Average(self._within(number, mean), log_density)
+        others = self._totals[number] - self._problems[number].weights[as_slice(rows)]
+        return self._average(
+            number,
+            without_own(weights, sums, columns, self._mean_weight(number), adds_up=self._adds_up),
+            others,
+            lambda isolated: self._neighbours(number).averages(h, rows[isolated]),
+        )
 
     def at(self, request: Request, points: FloatArray) -> Average:
         """See `Smoother.at`; points far from all samples, and narrow kernels, exactly."""
@@ -212,20 +240,41 @@ class GridSmoother:
         dense = DenseSmoother(self._problems, self._kernel, self._values)
         if h < self._resolution:
             return dense.at(request, points)
-        weights = self._tables[number].nodes.weights(points[:, 1])
-        *sums, own = (weights @ column for column in self._node_sums({0: request})[0])
-        isolated = sums[-1] < ISOLATED * self._mean_weight(number) * own
-        with np.errstate(divide="ignore", invalid="ignore"):  # isolated points are replaced
-            mean = (np.array(sums[:-1]) / sums[-1]).T
-            log_density = np.log(sums[-1]) - np.log(self._totals[number])
-        if isolated.any():
-            exact = dense.at(request, points[isolated])
-            mean[isolated], log_density[isolated] = exact.mean, exact.log_density
-        return Average(self._within(number, mean), log_density)
+        weights = self._nodes.weights(points[:, 1])
+        sums = self._node_sums({0: request})[0]
+        nothing = np.zeros((len(sums) - 1, len(points)))
+        return self._average(
+            number,
+            without_own(weights, sums, nothing, self._mean_weight(number), adds_up=self._adds_up),
+            self._totals[number],
+            lambda isolated: dense.at(request, points[isolated]),
+        )
+
+    def _average(
+        self,
+        number: int,
+        interpolated: tuple[FloatArray, FloatArray, BoolArray],
+        mass: float | FloatArray,
+        exactly: Callable[[BoolArray], Average],
+    ) -> Average:
+        """Averages from what `without_own` gives; isolated rows are replaced by exact ones."""
+        values, total, isolated = interpolated
+        with np.errstate(divide="ignore", invalid="ignore"):  # isolated rows are replaced
+            mean = np.divide(values, total, out=values).T  # (b, d)
+        exact = exactly(isolated) if isolated.any() else None
+        if exact is not None:
+            mean[isolated] = exact.mean
+        # Averages stay within the range of their values, which interpolation may leave by 1e-9.
+        np.clip(mean, *self._ranges[number], out=mean)
+
+        def log_density() -> FloatArray:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                result: FloatArray = np.log(total / mass)
+            if exact is not None:
+                result[isolated] = exact.log_density
+            return result
+
+        return Average(mean, log_density)
 
     def _mean_weight(self, number: int) -> float:
         return self._totals[number] / len(self._problems[number].labels)
-
-    def _within(self, number: int, mean: FloatArray) -> FloatArray:
-        """Averages kept within the range of their values, which interpolation may leave by 1e-9."""
-        return np.clip(mean, *self._ranges[number], out=mean)

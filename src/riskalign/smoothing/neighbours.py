@@ -58,10 +58,10 @@ class Neighbours:
                 incomplete.append(part[~complete])
             left = np.concatenate(incomplete)
             if not len(left):
-                return Average(mean, log_density)
+                return Average(mean, lambda: log_density)
         exact = exact_rows(self._problem, self._kernel, self._values(self._problem), h, rows[left])
         mean[left], log_density[left] = exact.mean, exact.log_density
-        return Average(mean, log_density)
+        return Average(mean, lambda: log_density)
 
     def _window(self, h: float, rows: IntArray, reach: int) -> tuple[Average, BoolArray]:
         """Averages over the nearest samples of each row, and whether these are all that matter."""
@@ -87,7 +87,7 @@ class Neighbours:
             log_density = top + np.log(sums)
         log_density -= np.log(self._total - self._problem.weights[rows])
         complete: BoolArray = np.isfinite(top) & (beyond < top - NEGLIGIBLE)
-        return Average(mean, log_density), complete
+        return Average(mean, lambda: log_density), complete
 
     def _log_kernel(self, h: float, rows: IntArray, centres: IntArray) -> FloatArray:
         """Log of k_h(f_i; f_j) for each row and the centres of its window, ``(b, width)``."""

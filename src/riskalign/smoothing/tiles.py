@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -196,11 +196,17 @@ class Centres:
             root = None if len(family) == 1 else self._root(weights, "root")
             for member in family:
                 sums, of_weights = self._sums(self._of_member(member, weights, root))
-                log_sum = np.log(of_weights) + member.power * top + member.shift
-                log_sum += self._kernel.query_bias(x, self._bandwidths[member.position].h)
-                average = Average(sums / of_weights[:, None], log_sum - np.log(total))
-                result[member.position] = average
+                mean_weight = of_weights / total
+                sums /= of_weights[:, None]
+                logarithm = partial(self._log_density, x, member, mean_weight, top)
+                result[member.position] = Average(sums, logarithm)
         return [result[i] for i in range(len(self._bandwidths))]
+
+    def _log_density(
+        self, x: FloatArray, member: _Member, mean_weight: FloatArray, top: FloatArray
+    ) -> FloatArray:
+        query_bias = self._kernel.query_bias(x, self._bandwidths[member.position].h)
+        return np.log(mean_weight) + member.power * top + member.shift + query_bias
 
     def _scores(
         self, queries: FloatArray, shape: tuple[int, int]
