@@ -67,6 +67,7 @@ def draw(rows: list[Row], path: Path) -> None:
             ax.errorbar(K, mae, error, color=colour, marker=mark, capsize=2, label=str(kernel))
         ax.plot(K, true, color="black", linestyle="--", label="always zero")
         ax.set_xscale("log", base=2)
+        ax.set_xticks(K, [f"{k:.0f}" for k in K])
         ax.set(yscale="log", xlabel="classes K", ylabel="mean absolute error x 100")
         ax.set_title(style.LABELS["canonical", divergence])
     drawn.suptitle(f"Kernels under risk alignment, n = {SAMPLES:,}")
