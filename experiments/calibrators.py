@@ -153,7 +153,7 @@ def judged(R: Array, y: npt.NDArray[np.intp]) -> Row:
 
 def report(rows: list[Row]) -> str:
     """A table a metric: means over seeds with standard errors; the lowest mean is in bold."""
-    parts = ["# Calibrators on held-out halves", _summary(rows)]
+    parts = ["# Calibrators on held-out halves", _summary(rows), _duels(rows), READING]
     for metric, title in METRICS.items():
         known = [row for row in rows if row[metric] != ""]
         header = ["data", "K", "n", *METHODS]
@@ -209,6 +209,51 @@ def _summary(rows: list[Row]) -> str:
         "error: in the tables over halvings of the same samples, in this summary over files "
         "(ratios are geometric means).\n\n" + markdown(header, lines)
     )
+
+
+CLEAR = 2.0
+"""Standard errors of a paired difference beyond which it is called clear."""
+
+READING = """\
+**How far to trust this.** Halvings of one file share its samples, so their standard errors are too
+small, and files that share a data set are not independent. Platt scaling and isotonic regression
+are scikit-learn's, one class against the rest. Calibration errors are judged by this package's
+own debiased estimate, whose kernel the calibrator shares; log loss and Brier score are not. With
+few samples a class the kernel calibrator keeps the temperature alone, by design."""
+
+
+def _duels(rows: list[Row]) -> str:
+    """Files on which the default calibrator is clearly better or worse than each other method."""
+    header = ["kernel against", *METRICS]
+    lines = []
+    for rival in METHODS:
+        if rival == "kernel":
+            continue
+        line = [rival]
+        for metric in METRICS:
+            outcomes = [
+                _outcome(own, metric, rival)
+                for own in group([row for row in rows if row[metric] != ""], "data").values()
+                if any(row["method"] == rival for row in own)
+            ]
+            better, worse = outcomes.count(-1), outcomes.count(1)
+            line.append(f"{better} better, {worse} worse, {outcomes.count(0)} unclear")
+        lines.append(line)
+    return (
+        "Files on which the default `KernelCalibrator` is better or worse than another method by "
+        f"more than {CLEAR:g} standard errors of their paired difference over halvings:\n\n"
+        + markdown(header, lines)
+    )
+
+
+def _outcome(rows: list[Row], metric: str, rival: str) -> int:
+    """-1 where the kernel's value is clearly lower than a rival's, 1 where higher, else 0."""
+    values = {(row["method"], row["seed"]): float(row[metric]) for row in rows}
+    seeds = sorted({seed for method, seed in values if method == rival})
+    gaps = np.array([values["kernel", seed] - values[rival, seed] for seed in seeds])
+    if len(gaps) < 2 or abs(gaps.mean()) <= CLEAR * gaps.std(ddof=1) / len(gaps) ** 0.5:
+        return 0
+    return int(np.sign(gaps.mean()))
 
 
 def main() -> None:
