@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
@@ -18,6 +20,7 @@ import riskalign as ra
 from riskalign.cli import main
 from riskalign.cli import output as output_module
 from riskalign.cli.output import printable, words_of_options, write_whole
+from riskalign.files import PredictionFile
 from riskalign.summary import GRID
 
 DATA = os.environ.get("RISKALIGN_DATA")
@@ -150,6 +153,28 @@ class TestReport:
         assert code == 2
         assert "--logits for logits, --normalize to rescale" in one_line(err)
         assert run("report", *options, "--logits")[0] == 0
+
+    @pytest.mark.parametrize("notion", ["binary", "top-label", "classwise"])
+    def test_large_parquet_files_are_never_held(self, run, tmp_path, monkeypatch, notion):
+        data = ra.datasets.temperature(2_000, 2, t2=0.4, seed=0)
+        path = tmp_path / "a.parquet"
+        columns = {"label": data.y_true, "p_0": data.y_prob[:, 0], "p_1": data.y_prob[:, 1]}
+        pq.write_table(pa.table(columns), path, row_group_size=300)
+        options = ("--notion", notion, "--draws", 19, "--json")
+        assert run("report", path, *options, tmp_path / "held.json")[0] == 0
+
+        monkeypatch.setattr("riskalign.files.predictions.LARGE", 1_000)
+        monkeypatch.setattr(PredictionFile, "read", None)
+        files = ("--html", tmp_path / "a.html", "--csv", tmp_path / "a.csv")
+        code, out, err = run("report", path, *options, tmp_path / "batches.json", *files)
+        assert (code, err) == (0, "")
+        assert "2,000 rows" in out
+        held, batches = (
+            json.loads((tmp_path / f"{name}.json").read_text()) for name in ("held", "batches")
+        )
+        assert batches["accuracy"] == held["accuracy"]
+        assert batches["risk"] == pytest.approx(held["risk"], rel=1e-9)
+        assert batches["value"] == pytest.approx(held["value"], rel=0.1)
 
     @pytest.mark.parametrize(
         ("limit", "code"), [("0", 1), ("-1", 1), ("0.001", 1), ("0.9", 0), ("1e9", 0)]

@@ -25,8 +25,9 @@ TABLES: dict[str, Callable[[Path], Table]] = {
     ".parquet": ParquetTable,
 }
 FORMATS = ".csv, .parquet, .npz, .npy or .jsonl"
-LARGE = 20_000_000
-"""Numbers above which a file is read in batches: 160 MB, several times that while estimating."""
+LARGE = 4_000_000
+"""Numbers above which a file is read in batches: held, they take 32 MB, and estimating a class-wise
+error thirty times that; in batches its memory does not grow, and it takes a third of the time."""
 
 NO_TEXT = "this is not text in UTF-8. Save it as UTF-8."
 
