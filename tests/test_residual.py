@@ -6,15 +6,11 @@ from scipy.optimize import minimize_scalar
 from scipy.special import gammaln
 
 import riskalign as ra
+from riskalign.coordinates import KEPT_SHARE, squared_weights
 from riskalign.kernels import DIRICHLET, RBF
 from riskalign.losses import LOSSES
-from riskalign.residual import (
-    KEPT_SHARE,
-    powered,
-    squared_weights,
-    temperature_exponents,
-)
 from riskalign.sample import Problem
+from riskalign.start import powered, temperature_exponents
 
 LOSS_NAMES = ["l2", "kl", "ranked"]
 SPHERICAL = ra.ProperLoss("spherical", lambda f: 1 - f / np.linalg.norm(f, axis=1, keepdims=True))
@@ -180,7 +176,9 @@ def test_risk_is_error_plus_refinement_and_the_search_can_be_used_again():
     again = ra.calibration_error(
         data.y_true, data.y_prob, estimator="debiased", loss="kl", bandwidth=first.search
     )
-    assert again.value == first.value
+    # each fold was smoothed at the others' choice, now all rows are at that of all
+    assert np.array_equal(again.bandwidth, first.bandwidth)
+    assert again.value == pytest.approx(first.value, rel=0.1)
     assert any(flattening < 1 for flattening in first.search.flattenings)
 
 

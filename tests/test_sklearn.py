@@ -26,7 +26,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import riskalign as ra
 from riskalign.datasets import FAMILIES
-from riskalign.residual import powered
+from riskalign.start import powered
 
 
 class Probabilities(TransformerMixin, BaseEstimator):

@@ -8,9 +8,15 @@ import pytest
 
 import riskalign as ra
 from riskalign import gathering as gathering_module
+from riskalign.choosing import choose
 from riskalign.gathering import Rows
+from riskalign.kernels import DIRICHLET
+from riskalign.losses import L2
 from riskalign.methods import KernelSmoother
+from riskalign.sample import reduce
+from riskalign.start import started
 from riskalign.streaming import Stream, calibration_error_of_batches
+from riskalign.validation import as_sample
 
 DATA = os.environ.get("RISKALIGN_DATA")
 NUMBERS = ("value", "risk", "refinement", "reconstructed_risk")
@@ -69,10 +75,23 @@ def test_given_bandwidths(notion, loss, estimator, bandwidth):
 def test_rows_that_are_all_held_choose_as_in_memory(estimator, start):
     data = ra.datasets.temperature(3000, 3, t2=0.6, seed=0)
     options = {"notion": "classwise", "estimator": estimator, "start": start}
-    whole = ra.calibration_error(data.y_true, data.y_prob, engine="grid", **options)
     found = calibration_error_of_batches(split(data.y_true, data.y_prob, 700), **options)
+    search = found.search
+    whole = ra.calibration_error(
+        data.y_true, data.y_prob, engine="grid", bandwidth=search, **options
+    )
     agree(found, whole, 1e-6)
-    for mine, theirs in zip(found.search.curves, whole.search.curves, strict=True):
+    if estimator == "plugin":
+        searched = ra.calibration_error(data.y_true, data.y_prob, engine="grid", **options)
+        curves = searched.search.curves
+    else:  # in memory each fold of the rows is smoothed as the others choose
+        sample = as_sample(data.y_true, data.y_prob)
+        problems = reduce(sample, "classwise", L2)
+        starts = [started(problem, start) for problem in problems]
+        choices = choose(problems, starts, DIRICHLET, "grid", None, False)
+        curves = [choice.curve for choice in choices]
+    for mine, theirs in zip(search.curves, curves, strict=True):
+        assert mine.value == pytest.approx(theirs.value, rel=0.01)
         wide = mine.candidates >= 0.01  # below, a row without neighbours: rough masses
         np.testing.assert_allclose(mine.objective[wide], theirs.objective[wide], rtol=1e-9)
         np.testing.assert_allclose(mine.objective, theirs.objective, rtol=1e-4)

@@ -9,7 +9,7 @@ import numpy as np
 from riskalign.arrays import FloatArray
 from riskalign.bandwidth import BandwidthSearch
 from riskalign.composition import Case, overconfidence
-from riskalign.inference import Fit, around, standard_error
+from riskalign.inference import Chance, Fit
 from riskalign.residual import Debiased
 from riskalign.results import CalibrationResult
 
@@ -26,7 +26,7 @@ def by_residuals(
     values = np.array([weights @ each.terms for each in estimates])
     value, risk = float(values.sum()), float(sum(weights @ each.risk for each in estimates))
     conditional = _columns([each.conditional for each in estimates])
-    error = None if confidence is None else standard_error([fit], [1.0])
+    chance = None if confidence is None else Chance.of(fit)
     bandwidths = np.array([each.choice.bandwidth for each in estimates])
     return CalibrationResult(
         value=value,
@@ -45,8 +45,10 @@ def by_residuals(
         definition=case.over_problems(f"mean {case.divergence}"),
         classes=case.sample.classes,
         n_samples=len(weights),
-        standard_error=error,
-        interval=None if error is None or confidence is None else around(value, error, confidence),
+        standard_error=None if chance is None else chance.standard_error(value),
+        interval=None
+        if chance is None or confidence is None
+        else chance.interval(value, confidence),
         confidence=confidence,
     )
 

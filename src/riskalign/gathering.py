@@ -15,19 +15,12 @@ import numpy as np
 
 from riskalign.arrays import FloatArray, IntArray, floored_log, row_dot
 from riskalign.composition import Case
+from riskalign.coordinates import OFFSET, columns_of, like
 from riskalign.kernels import Kernel
-from riskalign.residual import (
-    OFFSET,
-    columns_of,
-    fit_temperature,
-    like,
-    powered,
-    slope_of,
-    without_each,
-)
 from riskalign.sample import Problem, Sample, reduce
 from riskalign.smoothing.gathered import Gathered
 from riskalign.smoothing.threads import ordered_map
+from riskalign.start import fit_temperature, powered, slope_of, without_each
 from riskalign.validation import as_sample
 
 Batches = Iterable[tuple[object, object]]

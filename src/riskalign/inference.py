@@ -1,11 +1,16 @@
 """How far chance moves a debiased estimate: labels drawn from the model, and intervals.
 
-The variance of the estimate has two parts. Where the model is miscalibrated, the terms of
-the rows vary: var(terms) / n. Where it is calibrated that part vanishes to first order, and
-what remains is the noise of the smoother, a sum over pairs. Labels drawn from the start g
-show the second part alone: the variance of the estimate in a world where g is right.
-The first part contains some of the smoother's noise too. It is not taken out again: it
-stands for the choice of the bandwidth, which labels drawn at one bandwidth do not show.
+The variance of an estimate depends on the error theta that it estimates. Where the model is
+calibrated, what remains is the noise of the smoother, a sum over pairs of rows: labels drawn
+from the start g show it, the variance V_0 of the estimate in a world where g is right. Where
+it is not, a label y moves its row's term by the gain l_y(f) - l_y(R), whose variance under R
+grows in proportion to the error itself, <R, l(f) - l(R)>. So
+
+    V(theta) = V_0 + c theta,    c = mean Var_R(gain) / (n mean <R, l(f) - l(R)>),
+
+and the interval holds every theta with |value - theta| <= z sqrt(V(theta)). An estimate that
+came out small by chance has a small variance too; a symmetric interval around it would stop
+short of the truth, this one does not.
 """
 
 from __future__ import annotations
@@ -18,30 +23,28 @@ import numpy as np
 from scipy.special import ndtri, softmax
 
 from riskalign.arrays import FloatArray, IntArray, LabelArray, floored_log
+from riskalign.coordinates import (
+    Part,
+    columns_of,
+    onto_simplex,
+    shares_of,
+    smoothed_values,
+    spread,
+)
 from riskalign.decomposition import risk_of
 from riskalign.kernels import Kernel
 from riskalign.losses import KL, ProperLoss
-from riskalign.residual import (
-    OFFSET,
-    Choice,
-    Debiased,
-    Valued,
-    columns_of,
+from riskalign.residual import Debiased, second_order
+from riskalign.sample import Problem, Sample, reduce
+from riskalign.start import (
     information_of,
-    onto_simplex,
     overlap_of,
     own_shift,
     powered,
     pushes,
-    second_order,
     slope_of,
-    spread,
-    squared_weights,
     temperature_exponents,
-    values_of,
 )
-from riskalign.sample import Problem, Sample, reduce
-from riskalign.smoothing import choose_smoother
 
 NULL_DRAWS = 30
 """Label sets that show the null variance: its root errs by an eighth."""
@@ -85,28 +88,20 @@ class NullWorld:
     ----------
     problems : the model's, whose kernels see its own predictions
     truths : (n, K) each, what the labels of each problem are drawn from
-    choices : bandwidth and coordinates of each problem
+    parts : bandwidth and coordinates of each problem, by rows
     start : "temperature" fits a temperature to each label set
     """
 
     problems: Sequence[Problem]
     truths: Sequence[FloatArray]
-    choices: Sequence[Choice]
+    parts: Sequence[Part]
     kernel: Kernel
     engine: str
     start: str
 
     @cached_property
-    def _located(self) -> list[Valued]:
-        return [
-            Valued.of(problem, choice.flattening, np.empty((len(problem.labels), 0)))
-            for problem, choice in zip(self.problems, self.choices, strict=True)
-        ]
-
-    @cached_property
     def _shares(self) -> list[FloatArray]:
-        requests = [(k, choice.bandwidth) for k, choice in enumerate(self.choices)]
-        return squared_weights(self._located, requests, self.kernel, self.engine)
+        return shares_of(self.problems, self.parts, self.kernel, self.engine)
 
     def terms(self, outcomes: Sequence[LabelArray]) -> FloatArray:
         """Terms of the debiased estimate for label sets, summed over problems, ``(n, B)``.
@@ -166,13 +161,8 @@ class NullWorld:
         return softmax(floored_log(g) + tilt[:, None] * floored_log(drawn.points), axis=1)
 
     def _smooth(self, k: int, residuals: FloatArray) -> FloatArray:
-        located = replace(self._located[k], values=residuals + OFFSET)
-        smoother = choose_smoother([located], self.kernel, self.engine, values_of)
-        result = np.empty_like(residuals)
-        request = [(0, self.choices[k].bandwidth)]
-        for _, rows, mean in smoother.each(request, lambda k, rows, average: average.mean):
-            result[rows] = mean - OFFSET
-        return result
+        own = [Part(part.rows, [part.choices[k]]) for part in self.parts]
+        return smoothed_values([self.problems[k]], [residuals], own, self.kernel, self.engine)[0]
 
 
 @dataclass(frozen=True)
@@ -184,6 +174,7 @@ class Fit:
     loss: ProperLoss
     problems: Sequence[Problem]
     estimates: Sequence[Debiased]
+    parts: Sequence[Part]
     kernel: Kernel
     engine: str
     start: str
@@ -214,7 +205,7 @@ class Fit:
         world = NullWorld(
             [problem.take(rows) for problem in self.problems],
             [problem.points for problem in reduce(part, self.notion, self.loss)],
-            [each.choice for each in self.estimates],
+            [part.among(rows) for part in self.parts],
             self.kernel,
             self.engine,
             self.start,
@@ -222,8 +213,53 @@ class Fit:
         return world.terms(outcomes_of(part, self.notion, self.loss, labels))
 
 
-def standard_error(fits: Sequence[Fit], signs: Sequence[float]) -> float:
-    """Of the signed sum of estimates of models on the same samples: one, or a difference."""
+@dataclass(frozen=True)
+class Chance:
+    """The variance of an estimate if the error is theta: V_0 + c theta."""
+
+    noise: float
+    rate: float
+
+    @classmethod
+    def of(cls, fit: Fit) -> Chance:
+        """From the estimates of a model."""
+        share = fit.sample.weights / fit.sample.weights.sum()
+        plugin = float(sum(share @ each.plugin for each in fit.estimates))
+        variance = float(share**2 @ variance_of_gain(fit.estimates))
+        noise = null_variance([fit], [1.0], len(share))
+        return cls(noise, variance / plugin if plugin > 0 else 0.0)
+
+    def standard_error(self, value: float) -> float:
+        """Of an estimate, at its own value."""
+        return float(np.sqrt(self.noise + self.rate * max(value, 0.0)))
+
+    def interval(self, value: float, confidence: float) -> tuple[float, float]:
+        """Every theta >= 0 with (value - theta)^2 <= z^2 V(theta); [0, 0] if there is none."""
+        z2 = float(ndtri((1 + confidence) / 2)) ** 2
+        middle = value + z2 * self.rate / 2
+        square = middle**2 - value**2 + z2 * self.noise
+        reach = max(square, 0.0) ** 0.5
+        return max(middle - reach, 0.0), max(middle + reach, 0.0) if square >= 0 else 0.0
+
+
+def variance_of_gain(estimates: Sequence[Debiased]) -> FloatArray:
+    """Variance of what a label drawn from R gains, summed over problems, ``(n,)``.
+
+    Class-wise problems share their label: class k gains by its own gain if it is drawn.
+    """
+    moments = np.zeros((3, len(estimates[0].gains)))
+    for each in estimates:
+        R, gain = each.conditional, each.gains
+        powers = np.array([R, R * gain, R * gain**2])
+        moments += powers if R.ndim == 1 else powers.sum(axis=2)
+    mass, first, second = moments
+    mass = np.maximum(mass, 1.0)  # the probability 1 - R of a single problem gains nothing
+    variance: FloatArray = second / mass - (first / mass) ** 2
+    return np.maximum(variance, 0.0)
+
+
+def paired_error(fits: Sequence[Fit], signs: Sequence[float]) -> float:
+    """Standard error of a signed sum of estimates of models on the same samples."""
     weights = fits[0].sample.weights
     terms: FloatArray = np.sum(
         [sign * fit.terms for fit, sign in zip(fits, signs, strict=True)], axis=0
@@ -265,9 +301,3 @@ def _null_rows(n: int, n_columns: int) -> IntArray:
     if m == n:
         return np.arange(n)
     return np.sort(np.random.default_rng(0).choice(n, m, replace=False))
-
-
-def around(value: float, error: float, confidence: float) -> tuple[float, float]:
-    """The interval of an error that cannot be negative: value +- z standard errors, cut at 0."""
-    reach = float(ndtri((1 + confidence) / 2)) * error
-    return max(value - reach, 0.0), max(value + reach, 0.0)

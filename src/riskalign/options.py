@@ -11,11 +11,11 @@ import numpy as np
 from riskalign.arrays import FloatArray
 from riskalign.bandwidth import CRITERIA, BandwidthSearch, Search, paper_candidates
 from riskalign.composition import Case
+from riskalign.coordinates import Choice
 from riskalign.debiasing import DEBIASED
 from riskalign.kernels import KERNELS, Kernel
 from riskalign.losses import LOSSES, ProperLoss
 from riskalign.methods import Bandwidth, Candidates, KernelSmoother, Method
-from riskalign.residual import Choice
 from riskalign.sample import NOTIONS, Sample, reduce
 from riskalign.smoothing import ENGINES, Engine, Smoother, choose_smoother
 from riskalign.validation import ROW_SUM_TOLERANCE, one_of

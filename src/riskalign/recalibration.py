@@ -14,25 +14,24 @@ import numpy as np
 
 from riskalign.arrays import FloatArray, floored_log, row_dot, row_sum
 from riskalign.bandwidth import Search, risk_alignment
-from riskalign.kernels import DIRICHLET, Kernel
-from riskalign.losses import KL, L2
-from riskalign.residual import (
-    BATCH,
+from riskalign.choosing import choose
+from riskalign.coordinates import (
     FLATTENINGS,
     OFFSET,
-    STARTS,
     Choice,
-    choose,
     like,
     onto_simplex,
-    powered,
     spread,
     values_of,
     with_residuals,
 )
+from riskalign.kernels import DIRICHLET, Kernel
+from riskalign.losses import KL, L2
+from riskalign.residual import BATCH
 from riskalign.sample import Problem, Sample, on_simplex, reduce
 from riskalign.smoothing import choose_smoother
 from riskalign.smoothing.squared import SquaredKernel
+from riskalign.start import STARTS, powered
 
 RARE = 20
 """Samples below which a class has no curve of its own: what is smoothed would be noise."""

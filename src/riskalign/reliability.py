@@ -10,6 +10,7 @@ from scipy.special import ndtri
 
 from riskalign.arrays import FloatArray
 from riskalign.composition import Case
+from riskalign.coordinates import Choice
 from riskalign.kernels import Kernel
 from riskalign.recalibration import (
     Support,
@@ -18,7 +19,6 @@ from riskalign.recalibration import (
     started_at,
     support_at,
 )
-from riskalign.residual import Choice
 from riskalign.sample import on_simplex
 from riskalign.smoothing import choose_smoother
 

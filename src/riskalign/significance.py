@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
 from riskalign.arrays import FloatArray, LabelArray, row_dot
-from riskalign.bandwidth import Search, risk_alignment
 from riskalign.composition import Case
+from riskalign.coordinates import KEPT_SHARE, Valued, onto_simplex, values_of
 from riskalign.debiasing import DEBIASED
 from riskalign.estimate import fit_debiased
-from riskalign.inference import draw_labels, outcomes_of, standard_error
+from riskalign.inference import draw_labels, outcomes_of, paired_error
 from riskalign.kernels import KERNELS, Kernel
 from riskalign.losses import ProperLoss
 from riskalign.methods import KernelSmoother
 from riskalign.options import check_confidence, default_notion, make_case
 from riskalign.progress import track
-from riskalign.residual import KEPT_SHARE, Valued, onto_simplex, values_of
-from riskalign.sample import Problem, on_simplex, reduce
-from riskalign.smoothing import choose_smoother
+from riskalign.sample import Problem, on_simplex
+from riskalign.smoothing import ENGINES, choose_smoother
 from riskalign.smoothing.linear import LinearSmoother
 from riskalign.validation import as_sample, one_of
 
-SCALES = (0.1, 1.0, 10.0)
-"""Multiples of the bandwidth that the test looks at: fine structure, and broad trends."""
+SCALES: FloatArray = np.array([1, 1 / 4, 1 / 16, 1 / 64, 1 / 256])
+"""Shares of the kernel's widest bandwidth that the test looks at, from broad trends to fine
+structure. No label has a part in them."""
 
 DRAWS_AT_ONCE = 50
 """Label sets held at once."""
@@ -43,7 +43,7 @@ class CalibrationTest:
         whose statistic is at least the observed
     statistic : standard deviations by which mean <y - f, l(f) - l(R)>, twice the debiased
         error to first order, exceeds that of drawn labels, where it does so most
-    bandwidths : the bandwidths looked at, ``(3,)``; ``(3, K)`` for class-wise errors
+    bandwidths : the bandwidths looked at, ``(5,)``
 
     Examples
     --------
@@ -95,11 +95,11 @@ def calibration_test(
     """Test whether the labels could have been drawn from the predictions.
 
     The mean of <y - f, l(f) - l(R)>, with R = f + smoothed residuals, is compared with that
-    of label sets drawn from the predictions, at three bandwidths. Nothing else depends on
-    the labels, the bandwidths neither: the size is exact for any number of samples and
-    classes. The null hypothesis is y ~ f, whatever the notion, which decides what departures
-    are looked for: a model that is calibrated class by class but not as a whole may be
-    rejected, and may be missed.
+    of label sets drawn from the predictions, at five bandwidths from wide to narrow. Nothing
+    else depends on the labels, the bandwidths neither: the size is exact for any number of
+    samples and classes. The null hypothesis is y ~ f, whatever the notion, which decides what
+    departures are looked for: a model that is calibrated class by class but not as a whole
+    may be rejected, and may be missed.
 
     Parameters
     ----------
@@ -135,14 +135,12 @@ def calibration_test(
     )
     case = make_case(sample, default_notion(notion, y_prob), loss)
     chosen = KERNELS[one_of("kernel", kernel, KERNELS)]
+    one_of("engine", engine, ENGINES)
     generator = np.random.default_rng(seed)
-    bandwidths = _label_free(case, chosen, engine, generator, progress)  # (3, problems)
+    bandwidths = SCALES * chosen.bandwidth_range(case.problems[0].n_classes)[1]
     averages = [
-        [
-            _averages(problem, chosen, h, engine)
-            for problem, h in zip(case.problems, row, strict=True)
-        ]
-        for row in bandwidths.tolist()
+        [_averages(problem, chosen, h, engine) for problem in case.problems]
+        for h in bandwidths.tolist()
     ]
     statistics = _statistics(case, averages, n_draws, generator, progress)
     observed, drawn = statistics[0], statistics[1:]
@@ -150,24 +148,11 @@ def calibration_test(
         p_value=float((1 + np.count_nonzero(drawn >= observed)) / (1 + n_draws)),
         statistic=float(observed),
         n_draws=n_draws,
-        bandwidths=bandwidths if case.notion == "classwise" else bandwidths[:, 0],
+        bandwidths=bandwidths,
         notion=case.notion,
         loss=case.loss.name,
         n_samples=len(sample.labels),
     )
-
-
-def _label_free(
-    case: Case, kernel: Kernel, engine: str, generator: np.random.Generator, progress: bool | None
-) -> FloatArray:
-    """Multiples of the risk-alignment bandwidths of labels drawn from the predictions."""
-    labels = draw_labels(case.sample.probabilities, 1, generator)[:, 0]
-    problems = reduce(replace(case.sample, labels=labels), case.notion, case.loss)
-    smoother = choose_smoother(problems, kernel, engine)
-    curves = Search(problems, smoother, kernel, risk_alignment(2), progress).continuous()
-    narrowest, widest = kernel.bandwidth_range(problems[0].n_classes)
-    chosen = np.array([curve.value for curve in curves])
-    return np.clip(np.outer(SCALES, chosen), narrowest, widest)
 
 
 Averages = Callable[[FloatArray], FloatArray]
@@ -232,8 +217,8 @@ def _statistics(
             labels[:, 0] = sample.labels
         outcomes = outcomes_of(sample, case.notion, case.loss, labels)
         gains = [list(map(_gains, case.problems, outcomes, scale)) for scale in averages]
-        values.append(np.sum(gains, axis=1))  # (3, count)
-    table: FloatArray = np.concatenate(values, axis=1)  # (3, 1 + n_draws)
+        values.append(np.sum(gains, axis=1))  # (5, count)
+    table: FloatArray = np.concatenate(values, axis=1)  # (5, 1 + n_draws)
     spread = table.std(axis=1, keepdims=True)
     centred = table - table.mean(axis=1, keepdims=True)
     standardised = np.divide(centred, spread, out=np.zeros_like(table), where=spread > 0)
@@ -361,7 +346,7 @@ def compare(
     fits = [fit_debiased(case, method, engine, progress)[0] for case in cases]
     weights = cases[0].sample.weights / cases[0].sample.weights.sum()
     first, second = (float(weights @ fit.terms) for fit in fits)
-    error = standard_error(fits, [1.0, -1.0])
+    error = paired_error(fits, [1.0, -1.0])
     difference = first - second
     reach = float(ndtri((1 + confidence) / 2)) * error
     return Comparison(

@@ -23,8 +23,8 @@ from sklearn.utils.validation import (
 from riskalign.arrays import FloatArray, IntArray
 from riskalign.estimate import calibration_error
 from riskalign.recalibration import Recalibration
-from riskalign.residual import STARTS
 from riskalign.sample import Sample, on_simplex
+from riskalign.start import STARTS
 from riskalign.validation import ROW_SUM_TOLERANCE, one_of
 
 NOTIONS = ("classwise", "canonical")

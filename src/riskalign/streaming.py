@@ -11,10 +11,11 @@ import numpy as np
 from riskalign.arrays import FloatArray
 from riskalign.batch_smoothing import BatchSmoothing
 from riskalign.composition import Case
+from riskalign.coordinates import FLATTENINGS, OFFSET, Part
 from riskalign.debiasing import DEBIASED
 from riskalign.decomposition import ESTIMATORS, decompose
 from riskalign.gathering import Batches, Gathering, Rows, gather
-from riskalign.inference import Fit, around, null_variance
+from riskalign.inference import Chance, Fit, null_variance
 from riskalign.kernels import KERNELS
 from riskalign.losses import ProperLoss
 from riskalign.methods import Bandwidth, Candidates, KernelSmoother
@@ -24,15 +25,10 @@ from riskalign.options import (
 )
 from riskalign.recalibration import Support, started_at
 from riskalign.reliability import ReliabilityCurve, assemble, shown_of
-from riskalign.residual import (
-    FLATTENINGS,
-    OFFSET,
-    STARTS,
-    Debiased,
-    combine,
-)
+from riskalign.residual import combine
 from riskalign.results import CalibrationResult, Overconfidence
 from riskalign.sample import NOTIONS, Sample, on_simplex, reduce
+from riskalign.start import STARTS
 from riskalign.totals import RowTerms, Totals
 from riskalign.validation import one_of
 
@@ -160,7 +156,12 @@ class Stream:
             )
             refinement = found.risk - found.terms
             yield RowTerms(
-                found.terms, found.risk, refinement, found.reconstructed_risk, found.conditional
+                found.terms,
+                found.risk,
+                refinement,
+                found.reconstructed_risk,
+                found.conditional,
+                found,
             )
 
     def result(self, confidence: float | None = None) -> CalibrationResult:
@@ -172,10 +173,10 @@ class Stream:
         n = gathering.n
         values, risk, refinement, reconstructed, gaps = totals.per_problem / n
         value = float(values.sum())
-        error = None
+        chance = None
         if confidence is not None:
-            spread_of_terms = (totals.squares / n - value**2) / (n - 1)
-            error = float(np.sqrt(max(spread_of_terms, 0.0) + self._null_variance()))
+            rate = totals.variance / (n * totals.plugin) if totals.plugin > 0 else 0.0
+            chance = Chance(self._null_variance(), rate)
         bandwidths = np.array([choice.bandwidth for choice in self.smoothing.choices])
         classwise = case.notion == "classwise"
         return CalibrationResult(
@@ -195,10 +196,10 @@ class Stream:
             definition=case.over_problems(f"mean {case.divergence}"),
             classes=case.sample.classes,
             n_samples=n,
-            standard_error=error,
+            standard_error=None if chance is None else chance.standard_error(value),
             interval=None
-            if error is None or confidence is None
-            else around(value, error, confidence),
+            if chance is None or confidence is None
+            else chance.interval(value, confidence),
             confidence=confidence,
         )
 
@@ -224,16 +225,14 @@ class Stream:
 
     def _null_variance(self) -> float:
         """The noise of the smoother, from the rows that are held."""
-        case, nothing = self.gathering.case, np.empty(0)
-        estimates = [
-            Debiased(nothing, nothing, nothing, nothing, each) for each in self.smoothing.choices
-        ]
+        case = self.gathering.case
         fit = Fit(
             case.sample,
             case.notion,
             case.loss,
             case.problems,
-            estimates,
+            [],
+            [Part(None, self.smoothing.choices)],
             self.gathering.kernel,
             "auto",
             self.method.start,

@@ -9,6 +9,8 @@ import numpy as np
 
 from riskalign.arrays import FloatArray
 from riskalign.composition import Case
+from riskalign.inference import variance_of_gain
+from riskalign.residual import Debiased
 from riskalign.sample import Sample, on_simplex
 
 
@@ -21,6 +23,7 @@ class RowTerms:
     refinement: FloatArray
     reconstructed_risk: FloatArray
     conditional: FloatArray
+    debiased: Debiased | None = None
 
 
 class Totals:
@@ -28,7 +31,8 @@ class Totals:
 
     def __init__(self, n_problems: int) -> None:
         self.per_problem = np.zeros((5, n_problems))
-        self.squares = 0.0
+        self.plugin = 0.0
+        self.variance = 0.0
         self.top_gap = 0.0
 
     def add(self, sample: Sample, case: Case, terms: Sequence[RowTerms]) -> None:
@@ -50,5 +54,7 @@ class Totals:
         for k, each in enumerate(terms):
             parts = (each.value, each.risk, each.refinement, each.reconstructed_risk, gap[:, k])
             self.per_problem[:, k] += [part.sum() for part in parts]
-        together: FloatArray = np.sum([each.value for each in terms], axis=0)
-        self.squares += float(together @ together)
+        found = [each.debiased for each in terms if each.debiased is not None]
+        if found:
+            self.plugin += float(sum(each.plugin.sum() for each in found))
+            self.variance += float(variance_of_gain(found).sum())
