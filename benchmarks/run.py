@@ -38,6 +38,7 @@ def best_of(work: Callable[[], Any], repeats: int = REPEATS) -> tuple[float, Any
     """Shortest time of some runs, and the last result."""
     times, result = [], None
     for _ in range(repeats):
+        result = None  # its memory is not the next run's
         start = time.perf_counter()
         result = work()
         times.append(time.perf_counter() - start)

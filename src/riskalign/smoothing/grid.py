@@ -168,10 +168,11 @@ class GridSmoother:
         by_problem: dict[int, list[int]] = {}
         for i, (number, _) in wanted.items():
             by_problem.setdefault(number, []).append(i)
+        every = np.arange(max(len(problem.labels) for problem in self._problems))
         tasks = []
         for number in by_problem:
-            every = np.arange(len(self._problems[number].labels)) if rows is None else rows
-            tasks += [(number, every[a : a + CHUNK]) for a in range(0, len(every), CHUNK)]
+            own = every[: len(self._problems[number].labels)] if rows is None else rows
+            tasks += [(number, own[a : a + CHUNK]) for a in range(0, len(own), CHUNK)]
 
         def chunk(task: tuple[int, IntArray]) -> list[T]:
             number, own = task
