@@ -319,6 +319,10 @@ BAD_WEIGHTS = {
     "negative": ([1, 1, -2, 1, 1, 1], words("`sample_weight`", "not negative", "row 2", "-2")),
     "NaN": ([1, 1, 1, np.nan, 1, 1], words("`sample_weight`", "finite", "row 3", "nan")),
     "infinite": ([1, 1, 1, np.inf, 1, 1], words("`sample_weight`", "finite", "row 3", "inf")),
+    "one beyond the others": (
+        [1, 1e20, 1, 1, 1, 1],
+        words("`sample_weight`", "row 1", "outweighs", "1e+20"),
+    ),
     "all zero": ([0] * 6, words("`sample_weight`", "positive", "two samples", "found 0")),
     "one alone": ([0, 0, 1, 0, 0, 0], words("`sample_weight`", "two samples", "found 1")),
     "wrong length": ([1] * 5, words("`sample_weight`", "(6,)", "(5,)")),

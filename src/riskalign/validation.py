@@ -12,6 +12,10 @@ from scipy.special import expit, softmax
 from riskalign.arrays import FloatArray, IntArray
 from riskalign.sample import Sample
 
+OUTWEIGHED = 1e-12
+"""The least share of the heaviest sample that the others must weigh together: sums without a
+sample are totals less its own."""
+
 ROW_SUM_TOLERANCE = 1e-3
 """How far from one a row of probabilities may sum (half-precision files reach 4e-4), and how
 far above one a probability may lie (fastText's reach 2e-5)."""
@@ -140,6 +144,12 @@ def _check_weights(weights: FloatArray) -> None:
         raise ValueError(
             "`sample_weight` must be positive for at least two samples (each is estimated from "
             f"the others); found {np.count_nonzero(weights)}."
+        )
+    heaviest = int(np.argmax(weights))
+    if np.delete(weights, heaviest).sum() < OUTWEIGHED * weights[heaviest]:
+        raise ValueError(
+            "`sample_weight` must leave the others some part of the total (1e-12, what float64 "
+            f"resolves); row {heaviest} outweighs them with {weights[heaviest]:.3g}. Cap it."
         )
 
 
