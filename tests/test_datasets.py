@@ -136,3 +136,10 @@ def test_unknown_options_list_the_known_ones(option, known):
 def test_binary_truth_needs_two_classes():
     with pytest.raises(ValueError, match=r"`notion='binary'`.*two classes.*4"):
         ra.datasets.temperature(20, 4, seed=0).truth(notion="binary")
+
+
+@pytest.mark.parametrize("family", ra.datasets.FAMILIES)
+@pytest.mark.parametrize(("n", "n_classes"), [(10, 1), (0, 3)])
+def test_too_few_samples_or_classes_are_an_error(family, n, n_classes):
+    with pytest.raises(ValueError, match=f"found n = {n} and n_classes = {n_classes}"):
+        ra.datasets.FAMILIES[family](n, n_classes, 0)

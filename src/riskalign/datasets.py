@@ -132,7 +132,12 @@ def _categorical(R: FloatArray, generator: np.random.Generator) -> IntArray:
     return below.sum(axis=1).astype(np.intp)
 
 
-def _generate(draw: Draw, n: int, seed: int) -> SyntheticData:
+def _generate(draw: Draw, n: int, n_classes: int, seed: int) -> SyntheticData:
+    if n < 1 or n_classes < 2:
+        raise ValueError(
+            "`n` must be at least 1 and `n_classes` at least 2 (a binary problem has two classes); "
+            f"found n = {n} and n_classes = {n_classes}."
+        )
     generator = np.random.default_rng(seed)
     R, f = draw(n, generator)
     return SyntheticData(_categorical(R, generator), f, R, draw)
@@ -172,7 +177,7 @@ def temperature(
         R = softmax(floored_log(u) / t1, axis=1)
         return R, softmax(floored_log(R) / t2, axis=1)
 
-    return _generate(draw, n, seed)
+    return _generate(draw, n, n_classes, seed)
 
 
 def calibrated(n: int, n_classes: int, seed: int = 0) -> SyntheticData:
@@ -189,7 +194,7 @@ def calibrated(n: int, n_classes: int, seed: int = 0) -> SyntheticData:
         f = generator.dirichlet(np.ones(n_classes), n)
         return f, f
 
-    return _generate(draw, n, seed)
+    return _generate(draw, n, n_classes, seed)
 
 
 def class_bias(n: int, n_classes: int, bias: float = 0.5, seed: int = 0) -> SyntheticData:
@@ -210,7 +215,7 @@ def class_bias(n: int, n_classes: int, bias: float = 0.5, seed: int = 0) -> Synt
         R = generator.dirichlet(np.ones(n_classes), n)
         return R, softmax(floored_log(R) + shift, axis=1)
 
-    return _generate(draw, n, seed)
+    return _generate(draw, n, n_classes, seed)
 
 
 def label_noise(n: int, n_classes: int, noise: float = 0.15, seed: int = 0) -> SyntheticData:
@@ -230,7 +235,7 @@ def label_noise(n: int, n_classes: int, noise: float = 0.15, seed: int = 0) -> S
         f = generator.dirichlet(np.full(n_classes, 0.7), n)
         return (1 - noise) * f + noise / n_classes, f
 
-    return _generate(draw, n, seed)
+    return _generate(draw, n, n_classes, seed)
 
 
 def peaked(n: int, n_classes: int, seed: int = 0) -> SyntheticData:
@@ -254,7 +259,7 @@ def peaked(n: int, n_classes: int, seed: int = 0) -> SyntheticData:
         z[np.arange(n), generator.integers(n_classes, size=n)] += margin
         return 0.98 * softmax(1.2 * z, axis=1) + 0.02 / n_classes, softmax(2.0 * z, axis=1)
 
-    return _generate(draw, n, seed)
+    return _generate(draw, n, n_classes, seed)
 
 
 def imbalanced(n: int, n_classes: int, seed: int = 0) -> SyntheticData:
@@ -279,7 +284,7 @@ def imbalanced(n: int, n_classes: int, seed: int = 0) -> SyntheticData:
         R = 0.995 * u + 0.005 * frequency
         return R, softmax(1.15 * floored_log(R) + 0.25 * np.log(frequency), axis=1)
 
-    return _generate(draw, n, seed)
+    return _generate(draw, n, n_classes, seed)
 
 
 def wavy(n: int, n_classes: int, height: float = 0.5, seed: int = 0) -> SyntheticData:
@@ -300,7 +305,7 @@ def wavy(n: int, n_classes: int, height: float = 0.5, seed: int = 0) -> Syntheti
         swing = height * np.sin(8 * np.pi * np.sqrt(f))
         return softmax(floored_log(f) + swing, axis=1), f
 
-    return _generate(draw, n, seed)
+    return _generate(draw, n, n_classes, seed)
 
 
 Family = Callable[[int, int, int], SyntheticData]
