@@ -73,12 +73,11 @@ class GridSmoother:
     All problems share the node-to-node kernel matrix of a bandwidth, as one product.
     """
 
-    search_rows = 5_000
-
     def __init__(self, problems: Sequence[Problem], kernel: Kernel, values: Values) -> None:
         self._problems = problems
         self._kernel = kernel
         self._values = values
+        self.search_rows = max(5_000, len(problems[0].labels) // 20)
         self._adds_up = values is Problem.one_hot
         self._resolution = kernel.bandwidth_range(2)[0]
         self._nodes = nodes_at(kernel, self._resolution)
