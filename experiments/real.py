@@ -33,6 +33,9 @@ SHARES = (3, 10, 30)
 CANONICAL_CLASSES = 100
 """Most classes for canonical errors: the paper leaves ImageNet's out."""
 
+LEAST = 30
+"""Fewest samples of a subset."""
+
 POPULATION = "population"
 KEYS = ("file", "notion", "method", "n", "subset")
 COLUMNS = (
@@ -75,7 +78,7 @@ class Population:
         return self.y[rows], self.f[rows]
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=64)
 def read(path: Path) -> Population:
     """A file's predictions as probabilities; two classes, and top labels, as one."""
     file = open_predictions(path)
@@ -111,26 +114,31 @@ def methods_of(notion: str) -> tuple[str, ...]:
     return METHODS["canonical" if notion == "canonical" else "classwise"]
 
 
-def cells(paths: list[Path], methods: Collection[str] | None, canonical: bool) -> Iterator[Row]:
-    """Proxies first, then subset after subset, the table's size before the pictures'."""
-    places = [
-        (path, notion)
-        for path in paths
-        for notion in read(path).notions
-        if (notion == "canonical") == canonical
-    ]
-    for path, notion in places:
-        for method in proxies(notion):
-            n = float(len(read(path).y))
-            yield dict(zip(KEYS, (path.name, notion, method, n, POPULATION), strict=True))
-    for share in range(len(SHARES)):
-        for path, notion in places:
-            n = float(read(path).sizes()[share])
+def cells(paths: list[Path], methods: Collection[str] | None = None) -> Iterator[Row]:
+    """By stages, the dear last; in each proxies first, then subset after subset."""
+    places = [(path, notion) for path in paths for notion in read(path).notions]
+    for _, stage in sorted(_by_stage(places).items()):
+        for path, notion in stage:
+            for method in proxies(notion):
+                n = float(len(read(path).y))
+                yield dict(zip(KEYS, (path.name, notion, method, n, POPULATION), strict=True))
+        for share in range(len(SHARES)):
             for subset in range(SUBSETS):
-                for method in methods_of(notion):
-                    if (methods is None or method in methods) and n >= 30:
-                        values = (path.name, notion, method, n, float(subset))
-                        yield dict(zip(KEYS, values, strict=True))
+                for path, notion in stage:
+                    n = float(read(path).sizes()[share])
+                    for method in methods_of(notion):
+                        if (methods is None or method in methods) and n >= LEAST:
+                            values = (path.name, notion, method, n, float(subset))
+                            yield dict(zip(KEYS, values, strict=True))
+
+
+def _by_stage(places: list[tuple[Path, str]]) -> dict[int, list[tuple[Path, str]]]:
+    """Errors of one probability or a class; canonical errors; very many classes."""
+    stages: dict[int, list[tuple[Path, str]]] = {0: [], 1: [], 2: []}
+    for path, notion in places:
+        many = read(path).classes > CANONICAL_CLASSES
+        stages[2 if many else int(notion == "canonical")].append((path, notion))
+    return stages
 
 
 def estimate(folder: Path, cell: Row) -> list[Row]:
@@ -184,13 +192,9 @@ def aggregate(raw: list[Row]) -> tuple[list[Row], list[Row]]:
 def main(folder: Path, results: Path = RESULTS, methods: Collection[str] | None = None) -> None:
     """Compute what is missing, then the table and the points of the pictures."""
     paths = files(folder)
-    for canonical in (False, True):
-        raw = run(
-            results / "real_raw.csv",
-            KEYS,
-            cells(paths, methods, canonical),
-            lambda cell: estimate(folder, cell),
-        )
+    raw = run(
+        results / "real_raw.csv", KEYS, cells(paths, methods), lambda cell: estimate(folder, cell)
+    )
     write(results, raw)
 
 
