@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
 
 import riskalign as ra
-from experiments.cells import RESULTS, Row, group, load, run
+from experiments.cells import RESULTS, Row, group, load
 from experiments.estimators import DIVERGENCES, METHODS, rows_of
+from experiments.parallel import run_on_cores
 from experiments.tables import rounded, save, summary
 from riskalign.datasets import SyntheticData
 
@@ -170,11 +171,16 @@ def forget(study: Study, method: str) -> None:
         save(study.raw, list(rows[0]), [row for row in rows if row["method"] != method])
 
 
-def main(study: Study, methods: Collection[str] | None = None, again: Iterable[str] = ()) -> None:
-    """Compute what is missing, then the table."""
+def main(
+    study: Study,
+    methods: Collection[str] | None = None,
+    again: Iterable[str] = (),
+    jobs: int = 1,
+) -> None:
+    """Compute what is missing, some cells at once, then the table."""
     study.folder.mkdir(parents=True, exist_ok=True)
     for method in again:
         forget(study, method)
-    run(study.truths, TRUTH_KEYS, truth_cells(study), lambda cell: truth(study, cell))
-    run(study.raw, KEYS, cells(study, methods), lambda cell: estimate(study, cell))
+    run_on_cores(study.truths, TRUTH_KEYS, truth_cells(study), partial(truth, study), jobs)
+    run_on_cores(study.raw, KEYS, cells(study, methods), partial(estimate, study), jobs)
     write_table(study)

@@ -60,7 +60,7 @@ def test_a_cell_that_is_done_is_not_done_again(study, monkeypatch):
         synthetic, "estimate", lambda s, cell: computed.append(cell) or original(s, cell)
     )
     synthetic.main(study)
-    assert computed == []
+    assert not computed
     lines = before.splitlines(keepends=True)
     study.raw.write_text("".join(lines[:-2]))  # stopped before the last cell, which has two rows
     synthetic.main(study)
