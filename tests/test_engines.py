@@ -78,17 +78,39 @@ def test_bandwidths_that_share_exponentials_give_the_sums_of_their_own(kernel, n
         np.testing.assert_allclose(log_density, exact_log_density, rtol=1e-5, atol=2e-6)
 
 
-def test_bandwidths_of_the_search_share_exponentials():
+def test_bandwidths_of_the_search_share_products_and_exponentials():
     case = problem(50, 4)
     lattice = bandwidth._lattice(1e-3, 1.0).tolist()
 
-    def families(bandwidths, dtype):
-        return len(Centres(case, DIRICHLET, case.one_hot(), bandwidths, dtype)._families)
+    def families(bandwidths):
+        return Centres(case, DIRICHLET, case.one_hot(), bandwidths, np.float32)._families
 
-    octaves = lattice[:-1:2]
-    assert families(octaves, np.float32) == len(octaves) / 2
-    assert all(families(lattice[i - 1 : i + 2], np.float32) == 1 for i in range(2, 18, 2))
-    assert families(lattice, np.float64) == len(lattice)
+    assert len(families(lattice)) == 1
+    for i in range(2, 18, 2):  # an octave and its neighbours
+        (family,) = families(lattice[i - 1 : i + 2])
+        assert [member.power for member in family] == [1.0, 2.0, 1.5]
+        assert all(member.factors is not None for member in family[1:])
+
+
+def test_bandwidths_with_large_tilts_share_the_product_alone():
+    case = problem(120, 150)
+    certain, open_minded = np.eye(150)[case.labels[:40]], np.full((40, 150), 1 / 150)
+    predictions = np.concatenate([certain, open_minded, case.predictions[80:]])
+    case = replace(case, predictions=predictions)
+    lattice = bandwidth._lattice(1e-3, 1.0).tolist()
+    centres = Centres(case, DIRICHLET, case.one_hot(), lattice, np.float32)
+    assert len(centres._families) > 1
+    requests = [(0, h) for h in lattice]
+    shared = DenseSmoother([case], DIRICHLET, Problem.one_hot, single=True)
+    alone = [
+        everything(DenseSmoother([case], DIRICHLET, Problem.one_hot), [request])[0]
+        for request in requests
+    ]
+    for (mean, log_density), (exact, log_exact) in zip(
+        everything(shared, requests), alone, strict=True
+    ):
+        np.testing.assert_allclose(mean, exact, rtol=0, atol=2e-6)
+        np.testing.assert_allclose(log_density, log_exact, rtol=1e-6, atol=2e-6)
 
 
 def test_grid_evaluates_new_points_as_exact_sums_do():

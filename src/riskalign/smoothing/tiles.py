@@ -3,6 +3,10 @@
 With q the kernel's features of a query and c a centre,
 
     score = scale(h) <q, c> + bias_c,    weight = exp(score).
+
+Scores of two bandwidths differ by a factor and by one number a centre, their tilt. So one
+product serves all: the scores of the narrowest, less their row's largest, are small for the
+pairs that matter, and those of the others are made of them in float32.
 """
 
 from __future__ import annotations
@@ -34,11 +38,11 @@ MILD = 5.0
 """Largest scale, 1/h, at which scores are small enough for products in float32: R still errs by
 less than 1e-6 where a few far-off samples decide it."""
 
-POWERS = (0.5, 0.75)
-"""Powers of a weight that cost less than an exponential, and are never subnormal."""
+TILTS = 40.0
+"""Largest spread of a tilt, in nats: the largest weight of a row remains above e-17."""
 
-TILT_RANGE = 15.0
-"""Spread, in nats, of a factor per centre that the root of the smallest weight, e-18, bears."""
+PRODUCTS, PRODUCT_TILTS = (1.5, 2.0), 15.0
+"""Powers of a weight that cost less than an exponential, and the largest spread of their tilt."""
 
 BIAS_CHUNK = 1_000_000
 """Entries of the keys whose log-gammas are computed at once."""
@@ -62,15 +66,22 @@ class _Bandwidth:
 
 @dataclass(frozen=True)
 class _Member:
-    """A bandwidth whose weights are a power of those of its family's first.
+    """A bandwidth whose scores are made of those of its family's first.
 
-    weight = (the first's weight)^power * factor * exp(shift), with one factor a centre.
+    score = power * (the first's score) + tilt + shift; the tilt is one number a centre, at
+    least `least` and at most 0. `factors`, where given, are exp(tilt), for weights by products.
     """
 
     position: int
     power: float
+    tilt: Floats
     factors: Floats | None
     shift: float
+
+    @property
+    def least(self) -> float:
+        """The smallest tilt."""
+        return float(self.tilt.min())
 
 
 class Centres:
@@ -124,35 +135,43 @@ class Centres:
         return np.concatenate(parts)
 
     def _make_families(self) -> list[list[_Member]]:
-        """Bandwidths that share exponentials: the narrowest of a family, then its powers.
+        """Bandwidths that share a product: the first of each family, and those made of it.
 
-        Where scales stand in a ratio r, weights are powers r of each other up to one factor
-        a centre: square roots instead of an exponential. In float64, which promises exact
-        sums, each stands alone.
+        Where all are cheap powers of the widest, that is the first. Otherwise the narrowest
+        is, whose scores are exact where it matters, with those that have a small tilt to it.
         """
-        remaining = sorted(range(len(self._bandwidths)), key=lambda i: self._bandwidths[i].h)
-        families = []
+        narrow_first = sorted(range(len(self._bandwidths)), key=lambda i: self._bandwidths[i].h)
+        widest = narrow_first[-1]
+        powers = [self._relative(widest, i, PRODUCT_TILTS) for i in narrow_first[:-1]]
+        family = [member for member in powers if member is not None and member.factors is not None]
+        if len(family) == len(powers):
+            return [[self._first(widest), *family]]
+        families, remaining = [], narrow_first
         while remaining:
             first, *others = remaining
-            family = [_Member(first, 1.0, None, self._bandwidths[first].shift)]
-            if self._dtype == np.float32:
-                family += [member for i in others if (member := self._relative(first, i))]
+            related = [self._relative(first, i, TILTS) for i in others]
+            family = [member for member in related if member is not None]
+            families.append([self._first(first), *family])
             taken = {member.position for member in family}
             remaining = [i for i in others if i not in taken]
-            families.append(family)
         return families
 
-    def _relative(self, first: int, position: int) -> _Member | None:
-        """A bandwidth in the family of the first, if that is cheap, and safe in float32."""
-        narrow, wide = self._bandwidths[first], self._bandwidths[position]
-        for power in POWERS:
-            if abs(wide.scale / narrow.scale / power - 1) < 1e-9:
-                tilt = wide.bias - power * narrow.bias.astype(np.float64)
-                if np.ptp(tilt) < TILT_RANGE:
-                    top = float(tilt.max())
-                    factors = np.exp(tilt - top).astype(self._dtype)
-                    return _Member(position, power, factors, wide.shift + top)
-        return None
+    def _first(self, position: int) -> _Member:
+        none = np.zeros(1, self._dtype)
+        return _Member(position, 1.0, none, None, self._bandwidths[position].shift)
+
+    def _relative(self, first: int, position: int, limit: float) -> _Member | None:
+        """A bandwidth in the family of the first, None if its tilt is too large."""
+        reference, own = self._bandwidths[first], self._bandwidths[position]
+        power = own.scale / reference.scale
+        tilt = own.bias - power * reference.bias.astype(np.float64)
+        top = float(tilt.max())
+        if np.ptp(tilt) > limit:
+            return None
+        tilt = (tilt - top).astype(self._dtype)
+        product = next((each for each in PRODUCTS if abs(power / each - 1) < 1e-9), None)
+        factors = None if product is None else np.exp(tilt)
+        return _Member(position, product or power, tilt, factors, own.shift + top)
 
     def _make_keys(self) -> dict[np.dtype[Any], Floats]:
         """Centres as columns ``(K, n)``, a single family's bias below them, by precision."""
@@ -189,13 +208,13 @@ class Centres:
         for family in self._families:
             first = self._bandwidths[family[0].position]
             scores = scores_at(first)
-            lowest = first.scale * float(queries.min()) + float(first.bias.min())
             if masked is not None:
                 scores[masked] = -np.inf
-            weights, top = self._exponentials(scores, lowest)
-            root = None if len(family) == 1 else self._root(weights, "root")
-            for member in family:
-                sums, of_weights = self._sums(self._of_member(member, weights, root))
+            lowest = first.scale * float(queries.min()) + float(first.bias.min())
+            logs, top = self._relative_to_top(scores, self._is_safe(family, lowest))
+            every = self._weights(family, logs, clip=top is not None)
+            for member, weights in zip(family, every, strict=True):
+                sums, of_weights = self._sums(weights)
                 mean_weight = of_weights / total
                 sums /= of_weights[:, None]
                 logarithm = partial(self._log_density, x, member, mean_weight, top)
@@ -203,10 +222,13 @@ class Centres:
         return [result[i] for i in range(len(self._bandwidths))]
 
     def _log_density(
-        self, x: FloatArray, member: _Member, mean_weight: FloatArray, top: FloatArray
+        self, x: FloatArray, member: _Member, mean_weight: FloatArray, top: FloatArray | None
     ) -> FloatArray:
+        log_density: FloatArray = np.log(mean_weight)
+        if top is not None:
+            log_density += member.power * top
         query_bias = self._kernel.query_bias(x, self._bandwidths[member.position].h)
-        return np.log(mean_weight) + member.power * top + member.shift + query_bias
+        return log_density + member.shift + query_bias
 
     def _scores(
         self, queries: FloatArray, shape: tuple[int, int]
@@ -239,34 +261,42 @@ class Centres:
         out = self._buffer(name, shape, precision)
         return np.matmul(queries.astype(precision, copy=False), self._keys[precision], out=out)
 
-    def _exponentials(self, scores: Floats, lowest: float) -> tuple[Floats, FloatArray]:
-        """Weights relative to exp(top), and top ``(b,)``: 0 where no score is too low for that."""
-        weights = scores
-        if scores.dtype != self._dtype:
-            shape = (scores.shape[0], scores.shape[1])
-            weights = self._buffer("weights", shape, self._dtype)
-        smallest = SMALLEST[self._dtype.itemsize]
-        if lowest >= smallest:
-            np.exp(scores, out=weights, dtype=self._dtype, casting="same_kind")
-            return weights, np.zeros(len(scores))
+    def _is_safe(self, family: Sequence[_Member], lowest: float) -> bool:
+        """Whether no weight can be subnormal, whatever the row's largest may be."""
+        smallest = min(member.power * lowest + member.least for member in family)
+        precision = self._bandwidths[family[0].position].bias.dtype
+        return precision == self._dtype and smallest >= SMALLEST[self._dtype.itemsize]
+
+    def _relative_to_top(self, scores: Floats, safe: bool) -> tuple[Floats, FloatArray | None]:
+        """Scores less their row's largest, and that ``(b,)``; safe scores as they are."""
+        if safe:
+            return scores, None
         top = scores.max(axis=1)
-        np.subtract(scores, top[:, None], out=weights, casting="same_kind")
-        np.clip(weights, smallest, 0.0, out=weights)
-        np.exp(weights, out=weights)
-        return weights, top.astype(np.float64, copy=False)
+        logs = self._buffer("scores", (scores.shape[0], scores.shape[1]), self._dtype)
+        np.subtract(scores, top[:, None], out=logs, casting="same_kind")
+        return logs, top.astype(np.float64, copy=False)
 
-    def _root(self, weights: Floats, name: str) -> Floats:
-        out = self._buffer(name, (weights.shape[0], weights.shape[1]), weights.dtype)
-        return np.sqrt(weights, out=out)
+    def _weights(self, family: Sequence[_Member], logs: Floats, *, clip: bool) -> Iterator[Floats]:
+        """Weights of every member of a family; each array is overwritten by the next."""
+        shape = (logs.shape[0], logs.shape[1])
 
-    def _of_member(self, member: _Member, weights: Floats, root: Floats | None) -> Floats:
-        """The weights of a member, from those of its family's first and their square root."""
-        if member.factors is None or root is None:
-            return weights
-        if member.power == 0.5:
-            out = self._buffer("raised", (root.shape[0], root.shape[1]), root.dtype)
-            return np.multiply(root, member.factors, out=out)
-        raised = self._root(root, "raised")
-        raised *= root
-        raised *= member.factors
-        return raised
+        def exponentials(of: Floats, out: Floats, smallest: float) -> Floats:
+            if clip:
+                of = np.clip(of, smallest, 0.0, out=out)
+            return np.exp(of, out=out)
+
+        smallest = SMALLEST[self._dtype.itemsize]
+        own = logs if len(family) == 1 else self._buffer("weights", shape, self._dtype)
+        raised = any(member.factors is not None for member in family)
+        yield exponentials(logs, own, smallest / PRODUCTS[-1] if raised else smallest)
+        for member in family[1:]:
+            other = self._buffer("others", shape, self._dtype)
+            if member.factors is None:
+                np.multiply(logs, member.power, out=other)
+                other += member.tilt
+                yield exponentials(other, other, smallest)
+                continue
+            factor = own if member.power == 2.0 else np.sqrt(own, out=other)
+            np.multiply(own, factor, out=other)
+            other *= member.factors
+            yield other
