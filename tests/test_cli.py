@@ -251,7 +251,8 @@ class TestErrors:
     def test_usage(self, run, arguments):
         code, out, err = run(*arguments)
         assert (code, out) == (2, "")
-        assert "usage: riskalign" in err
+        assert ". See riskalign" in one_line(err)
+        assert err.endswith(" --help.\n")
 
     def test_nothing_is_written_into_missing_places(self, run, file, tmp_path):
         for path in (tmp_path / "no" / "a.html", tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 from pathlib import Path
-from typing import TypeAlias
+from typing import NoReturn, TypeAlias
 
 import riskalign
 from riskalign.losses import LOSSES
@@ -74,9 +74,17 @@ of four classes, and riskalign-demo.html, the report of that file.
 """
 
 
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line, as all others are."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong and where help is."""
+        self.exit(2, f"riskalign: error: {message}. See {self.prog} --help.\n")
+
+
 def make_parser() -> argparse.ArgumentParser:
     """The parser of the whole command line."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="riskalign",
         description="When a model says 80%, is it right 80% of the time?\n"
         "Calibration errors of classifiers, from files of predictions.",
@@ -92,7 +100,7 @@ def make_parser() -> argparse.ArgumentParser:
     return parser
 
 
-Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 
 
 def _command(commands: Commands, name: str, summary: str, epilog: str) -> argparse.ArgumentParser:
