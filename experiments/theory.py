@@ -44,7 +44,14 @@ def _row(
     parts, smoothed = [], []
     for y in labels:
         result = ra.calibration_error(
-            y, f, notion="binary", loss=loss, bandwidth=h, engine="exact", progress=False
+            y,
+            f,
+            notion="binary",
+            loss=loss,
+            estimator="plugin",
+            bandwidth=h,
+            engine="exact",
+            progress=False,
         )
         parts.append((result.value, result.refinement, result.reconstructed_risk))
         smoothed.append(result.conditional)

@@ -152,7 +152,8 @@ import resource
 import numpy as np
 import riskalign as ra
 data = ra.datasets.temperature(20_000, 10, seed=0)
-ra.calibration_error(data.y_true, data.y_prob, notion="canonical", bandwidth=0.05)
+options = {"notion": "canonical", "estimator": "plugin", "bandwidth": 0.05}
+ra.calibration_error(data.y_true, data.y_prob, **options)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
     pytest.importorskip("resource")

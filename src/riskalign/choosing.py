@@ -33,9 +33,9 @@ from riskalign.sample import Problem
 from riskalign.smoothing import Average, Engine, choose_smoother
 from riskalign.start import started
 
-SEARCH_ROWS = 4_096
-"""Rows that decide on bandwidth and coordinates. Candidates differ by parts of the error
-itself, so a few hundred rows, enough for risk alignment, would choose among them by chance."""
+SEARCH_ROWS = 2_048
+"""Rows that choose for one fold. Candidates differ by parts of the error itself, so a few
+hundred rows, enough for risk alignment, would choose among them by chance."""
 
 CLOSE = 0.5
 """Standard errors by which a risk may exceed the least and count as equal: with less, chance

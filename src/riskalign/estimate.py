@@ -45,7 +45,7 @@ def calibration_error(
     notion: str | None = None,
     loss: str | ProperLoss = "l2",
     method: Method | KernelSmoother | None = None,
-    estimator: str = "plugin",
+    estimator: str = DEBIASED,
     bandwidth: Bandwidth | None = None,
     kernel: str = "dirichlet",
     candidates: Candidates = None,

@@ -162,7 +162,7 @@ class KernelSmoother:
 
     bandwidth: Bandwidth | None = None
     kernel: str = "dirichlet"
-    estimator: str = "plugin"
+    estimator: str = "debiased"
     candidates: Candidates = None
     power: float = 2
     start: str = "temperature"

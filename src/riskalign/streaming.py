@@ -53,7 +53,8 @@ def calibration_error_of_batches(
     """Estimate a calibration error from batches of rows, never holding them all.
 
     The estimate is that of `calibration_error` for binary, top-label and class-wise errors.
-    The bandwidth is chosen by about 4,000 random rows, each smoothed over all.
+    The bandwidth is chosen by some thousand random rows, each smoothed over all, and serves all
+    rows: folds that choose for each other would have to be read again.
 
     Parameters
     ----------
