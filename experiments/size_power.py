@@ -61,7 +61,7 @@ def binned_p_value(labels: FloatArray, f: FloatArray, seed: int) -> float:
 def compute(cell: Row) -> list[Row]:
     """Both p-values for one data set."""
     classes, samples, seed = (int(cell[key]) for key in ("classes", "samples", "seed"))
-    data = FAMILIES[str(cell["family"])](samples, classes, 50_000 + seed)
+    data = FAMILIES[str(cell["family"])](samples, classes, 500_000 + seed)
     test = ra.calibration_test(
         data.y_true, data.y_prob, notion="classwise", n_draws=DRAWS, seed=seed, engine="grid"
     )
