@@ -286,9 +286,9 @@ class Centres:
             return np.exp(of, out=out)
 
         smallest = SMALLEST[self._dtype.itemsize]
-        own = logs if len(family) == 1 else self._buffer("weights", shape, self._dtype)
-        raised = any(member.factors is not None for member in family)
-        yield exponentials(logs, own, smallest / PRODUCTS[-1] if raised else smallest)
+        by_products = all(member.factors is not None for member in family[1:])
+        own = logs if by_products else self._buffer("weights", shape, self._dtype)
+        yield exponentials(logs, own, smallest / PRODUCTS[-1] if len(family) > 1 else smallest)
         for member in family[1:]:
             other = self._buffer("others", shape, self._dtype)
             if member.factors is None:
