@@ -33,6 +33,9 @@ SHARES = (3, 10, 30)
 CANONICAL_CLASSES = 100
 """Most classes for canonical errors: the paper leaves ImageNet's out."""
 
+FEW_CLASSES = 20
+"""Files with more classes wait for all others: they cost as much as these together."""
+
 LEAST = 30
 """Fewest samples of a subset."""
 
@@ -136,7 +139,7 @@ def _by_stage(places: list[tuple[Path, str]]) -> dict[int, list[tuple[Path, str]
     """Errors of one probability or a class; canonical errors; very many classes."""
     stages: dict[int, list[tuple[Path, str]]] = {0: [], 1: [], 2: []}
     for path, notion in places:
-        many = read(path).classes > CANONICAL_CLASSES
+        many = read(path).classes > FEW_CLASSES
         stages[2 if many else int(notion == "canonical")].append((path, notion))
     return stages
 

@@ -54,8 +54,14 @@ def number(value: float) -> str:
     return f"{value:.3f}" if abs(value) < 10 else f"{value:.1f}"
 
 
-def entry(row: Row | None, reference: float | None, best: bool, spread: str = "se_x100") -> str:
-    """One cell of a table: error ± spread (published)."""
+def entry(
+    row: Row | None,
+    reference: float | None,
+    best: bool,
+    spread: str = "se_x100",
+    usual: float | None = None,
+) -> str:
+    """One cell of a table: error ± spread (published), with n where it is not the usual one."""
     if row is None or row["mae_x100"] == "":
         shown = "-"
     else:
@@ -63,6 +69,8 @@ def entry(row: Row | None, reference: float | None, best: bool, spread: str = "s
         shown = f"**{shown}**" if best else shown
         if row[spread] != "":
             shown += f" ± {number(float(row[spread]))}"
+        if usual is not None and row["n"] != usual:
+            shown += f", n = {int(row['n']):,}"
     return shown if reference is None else f"{shown} ({reference:g})"
 
 
@@ -89,7 +97,8 @@ def synthetic_tables(rows: list[Row], reference: list[Row]) -> Iterator[str]:
                 row = by_method.get(m)
                 old = known.get((t1, t2, notion, divergence, classes, m))
                 best = row is not None and row["mae_x100"] == lowest
-                shown.append(entry(row, old if truth == "joint" else None, best))
+                usual = max(float(r["n"]) for r in cell)
+                shown.append(entry(row, old if truth == "joint" else None, best, usual=usual))
             counts = sorted({int(r["subsets"]) for r in cell if r["method"] != "always-zero"})
             subsets = _range(counts) if counts else "-"
             true = f"{number(float(cell[0]['truth_x100']))} given {_GIVEN[str(truth)]}"
@@ -164,9 +173,9 @@ def page(folder: Path) -> str:
         claims.debiased_claim(synthetic),
     ]
     counts = sorted({int(r["subsets"]) for r in synthetic if r["method"] != "always-zero"})
-    sizes = sorted({int(r["n"]) for r in synthetic})
+    usual = max((int(r["n"]) for r in synthetic), default=0)
     scope = (
-        f"Synthetic tables at n = {', '.join(f'{n:,}' for n in sizes)}, "
+        f"Synthetic tables at n = {usual:,} (where not, the tables say so), "
         f"{_range(counts)} subsets a cell (the paper: 20,000 and 10)."
         if counts
         else "The synthetic tables have not been run."

@@ -130,6 +130,14 @@ def test_subset_zero_of_everything_comes_before_the_last_of_anything():
     assert len(order) == 16 * 10 * (len(METHODS["classwise"]) + len(METHODS["canonical"]))
 
 
+def test_the_dear_estimate_has_fewer_samples_and_says_so(tmp_path):
+    small = Study(n=200, subsets=2, folder=tmp_path, debiased_n=100, debiased_subsets=1)
+    cell = {"t1": 1.0, "t2": 0.8, "n_classes": 3.0, "subset": 0.0, "method": "debiased"}
+    assert {r["n"] for r in synthetic.estimate(small, cell | {"notion": "canonical"})} == {100}
+    assert {r["n"] for r in synthetic.estimate(small, cell | {"notion": "classwise"})} == {200}
+    assert {c["subset"] for c in cells(small, ["debiased"])} == {0.0}
+
+
 def test_ridge_at_low_rank_is_the_librarys():
     data = ra.datasets.temperature(1_200, 4, t2=0.5, seed=1)
     found = ridge.squared_error(data.y_true, data.y_prob)
@@ -276,7 +284,7 @@ def test_report_of_a_small_study(study, tmp_path):
         save(study.folder / name, ["nothing"], [])
     report.main(study.folder, tmp_path / "REPORT.md")
     text = (tmp_path / "REPORT.md").read_text()
-    assert "Synthetic tables at n = 300, 2 subsets a cell" in text
+    assert "Synthetic tables at n = 300 (where not, the tables say so), 2 subsets a cell" in text
     assert "#### t = (1.0, 0.8), canonical, KL" in text
     assert "Models and splits are not the paper's" in text
     (row,) = (

@@ -48,7 +48,12 @@ def test_folder_to_file_whose_error_is_estimated(folder, weights, tmp_path):
     assert found.scores.shape == (10, 3)
     assert not out.with_suffix(".parts").exists()
     result = ra.calibration_error(
-        found.labels, found.scores, from_logits=True, notion="top-label", bandwidth=0.1
+        found.labels,
+        found.scores,
+        from_logits=True,
+        notion="top-label",
+        estimator="plugin",
+        bandwidth=0.1,
     )
     assert np.isfinite(result.value)
 
