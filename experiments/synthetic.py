@@ -97,8 +97,8 @@ def cells(study: Study, methods: Collection[str] | None = None) -> Iterator[Row]
 
     Within a turn the cheap come first, so that no column waits long for another.
     """
-    turns = [(3 * subset + 2, "canonical", subset) for subset in range(study.subsets)]
-    turns += [(subset, "classwise", subset) for subset in range(study.subsets)]
+    turns = [(subset, "classwise", subset) for subset in range(study.subsets)]
+    turns += [(3 * subset, "canonical", subset) for subset in range(study.subsets)]
     for _, notion, subset in sorted(turns, key=lambda turn: turn[0]):
         for t1, t2 in study.settings:
             for classes in study.classes:
