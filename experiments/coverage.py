@@ -22,7 +22,7 @@ from riskalign.datasets import FAMILIES
 PATH = RESULTS / "coverage.csv"
 KEYS = ("family", "classes", "samples", "notion", "loss", "seed")
 CLASSES = (2, 4, 10)
-SAMPLES = (500, 1_000, 2_000, 5_000)
+SAMPLES = (500, 2_000, 5_000)
 POPULATION = 200_000
 
 

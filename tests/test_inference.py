@@ -2,12 +2,15 @@
 
 import numpy as np
 import pytest
+from scipy.special import ndtri
 from scipy.stats import binom
 
 import riskalign as ra
-from riskalign.inference import draw_labels
+from riskalign.coordinates import Choice
+from riskalign.inference import Chance, draw_labels, variance_of_gain
 from riskalign.kernels import DIRICHLET
 from riskalign.losses import LOSSES
+from riskalign.residual import Debiased
 from riskalign.sample import Problem
 from riskalign.smoothing import choose_smoother
 from riskalign.smoothing.linear import LinearSmoother
@@ -33,29 +36,68 @@ def test_averages_of_many_columns_are_those_of_the_engine():
     np.testing.assert_allclose(got, exact, atol=1e-5)
 
 
-@pytest.mark.parametrize(("family", "least"), [("calibrated", 0.93), ("class bias", 0.90)])
+@pytest.mark.parametrize(
+    ("family", "least"), [("calibrated", 0.93), ("class bias", 0.90), ("imbalanced", 0.90)]
+)
 def test_intervals_cover(family, least):
-    """Of 60 intervals, no fewer than a true coverage of `least` would give once in 1,000."""
+    """Of 100 intervals, no fewer than a true coverage of `least` would give once in 1,000."""
     make = ra.datasets.FAMILIES[family]
-    truth = make(100_000, 3, 10**6).truth("classwise", "l2", given="marginal")
+    truth = make(100_000, 2, 10**6).truth("binary", "l2")
     covered, widths, values = 0, [], []
-    for seed in range(60):
-        data = make(500, 3, seed)
+    for seed in range(100):
+        data = make(300, 2, seed)
         result = ra.calibration_error(
             data.y_true,
             data.y_prob,
-            notion="classwise",
+            notion="binary",
             loss="l2",
             estimator="debiased",
             confidence=0.95,
-            engine="grid",
+            engine="exact",
         )
         low, high = result.interval
         covered += low <= truth <= high
         widths.append(high - low)
         values.append(result.value)
-    assert covered >= binom.ppf(0.001, 60, least)
+    assert covered >= binom.ppf(0.001, 100, least)
     assert np.mean(widths) < 2 * 3.92 * np.std(values)  # not wide for safety
+
+
+def test_ends_of_an_interval_are_compatible_with_the_estimate_and_no_more():
+    chance = Chance(noise=1e-6, rate=2e-3)
+    z = ndtri(0.975)
+    for value in (0.0, 0.003, 0.02):
+        low, high = chance.interval(value, 0.95)
+        assert high - value == pytest.approx(z * np.sqrt(1e-6 + 2e-3 * high))
+        assert value - low == pytest.approx(z * np.sqrt(1e-6 + 2e-3 * low)) or low == 0
+        assert chance.standard_error(value) == pytest.approx(np.sqrt(1e-6 + 2e-3 * value))
+    assert chance.interval(z * 1e-3 * 0.999, 0.95)[0] == 0  # where a calibrated model could be
+    assert chance.interval(z * 1e-3 * 1.001, 0.95)[0] > 0
+    assert chance.interval(-0.1, 0.95) == (0.0, 0.0)
+    assert Chance(0.0, 0.0).interval(0.01, 0.95) == (0.01, 0.01)
+
+
+@pytest.mark.parametrize("notion", ["classwise", "canonical", "binary"])
+def test_the_variance_of_gains_is_that_of_drawn_labels(notion):
+    """The gains of labels drawn from R, class by class, against the closed form."""
+    rng = np.random.default_rng(0)
+    n_classes = 2 if notion == "binary" else 3
+    R = rng.dirichlet(np.ones(n_classes), 1)[0]
+    gains = rng.normal(size=n_classes)
+    nothing = np.empty(0)
+
+    def estimate(conditional, gain):
+        return Debiased(nothing, nothing, nothing, nothing, gain, conditional, Choice(0.1))
+
+    if notion == "canonical":
+        estimates = [estimate(R[None], gains[None])]
+    elif notion == "classwise":  # class k adds its own gain where it is drawn, 0 elsewhere
+        estimates = [estimate(R[k : k + 1], gains[k : k + 1]) for k in range(n_classes)]
+    else:
+        gains[0] = 0.0
+        estimates = [estimate(R[1:], gains[1:])]
+    drawn = gains[rng.choice(n_classes, 200_000, p=R)]
+    assert variance_of_gain(estimates)[0] == pytest.approx(drawn.var(), rel=0.02)
 
 
 def test_intervals_grow_with_confidence_and_shrink_with_samples():
