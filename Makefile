@@ -8,6 +8,11 @@ BIN := .venv/bin
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
+.venv/demo: pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --editable '.[plots,sklearn]'
+	touch $@
+
 .venv/test: pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --editable '.[test]'
@@ -21,8 +26,8 @@ help:  ## show this list
 	$(BIN)/pip install --quiet --editable '.[models]'
 	touch $@
 
-demo: .venv/test  ## calibration errors of two classifiers on the digits, from nothing
-	$(BIN)/python examples/digits.py
+demo: .venv/demo  ## errors of two classifiers on the digits, and a picture of them
+	$(BIN)/python examples/digits.py reliability.png
 
 test: lint  ## lint, types, import rules, doctests and tests
 	$(BIN)/python -m pytest -q
