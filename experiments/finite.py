@@ -110,8 +110,8 @@ def _panel(ax: Any, rows: list[Row]) -> None:
     if rows:
         ax.axhline(float(rows[0]["truth_x100"]), color="black", linestyle="--", label="truth")
     ax.set_xscale("log")
-    ax.set_yscale("symlog", linthresh=1.0)
-    ax.set_ylim(bottom=-0.5)
+    keys = ("mean_x100", "truth_x100")
+    style.error_scale(ax, [float(row[key]) for row in rows for key in keys])
 
 
 def main(folder: Path = RESULTS, subsets: int = 10, methods: Iterable[str] | None = None) -> None:

@@ -46,8 +46,9 @@ def _panel(ax: Any, rows: list[Row]) -> None:
         ax.fill_between(n, low, high, color=colour, alpha=0.2, linewidth=0)
     ax.axhline(float(rows[0]["truth_x100"]), color="black", linestyle="--", label="proxy truth")
     ax.set_xscale("log")
-    ax.set_yscale("symlog", linthresh=1.0)
-    ax.tick_params(labelsize="x-small", which="both")
+    shown = [row for row in rows if row["method"] in style.LOOK]
+    keys = ("mean_x100", "truth_x100")
+    style.error_scale(ax, [float(row[key]) for row in shown for key in keys])
     ax.set_xlabel("n", fontsize="small")
 
 

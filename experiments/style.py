@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 LOOK: dict[str, tuple[str, str, str]] = {
     "kde-risk-alignment": ("risk alignment", "#0072B2", "o"),
@@ -42,6 +44,18 @@ def save(drawn: Any, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     drawn.savefig(path, dpi=110, metadata={"Software": None})
     plt.close(drawn)
+
+
+def error_scale(ax: Any, values: Iterable[float]) -> None:
+    """Logarithmic, with plain numbers; what is not above 0 lies below the axis."""
+    positive = [value for value in values if value > 0]
+    low, high = min(positive, default=0.1), max(positive, default=1.0)
+    ax.set_yscale("log", nonpositive="clip")
+    ax.set_ylim(low / 1.6, high * 1.6)
+    ax.yaxis.set_major_locator(LogLocator(subs=(1.0,) if high > 300 * low else (1.0, 2.0, 5.0)))
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    ax.yaxis.set_minor_formatter(NullFormatter())
+    ax.tick_params(axis="y", labelsize="small")
 
 
 def legend_below(drawn: Any, axes: Any) -> None:
