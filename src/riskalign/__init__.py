@@ -12,12 +12,13 @@ from riskalign.baselines import (
     SimplexBins,
     SmoothECE,
 )
+from riskalign.comparison import Comparison, compare
 from riskalign.estimate import calibration_error, reliability_curve, select_bandwidth
 from riskalign.losses import ProperLoss
 from riskalign.methods import KernelSmoother
 from riskalign.reliability import ReliabilityCurve
 from riskalign.results import CalibrationResult
-from riskalign.significance import CalibrationTest, Comparison, calibration_test, compare
+from riskalign.significance import CalibrationTest, calibration_test
 
 if TYPE_CHECKING:
     from riskalign.sklearn import KernelCalibrator as KernelCalibrator

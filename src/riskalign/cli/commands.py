@@ -17,9 +17,9 @@ from riskalign.batch_summary import summarize_batches
 from riskalign.cli.output import print_lines, write_whole
 from riskalign.cli.parser import make_parser
 from riskalign.cli.tables import comparison_lines, report_csv, report_json, report_lines
+from riskalign.comparison import compare as compare_models
 from riskalign.files import PredictionFile, open_predictions
 from riskalign.report import to_html
-from riskalign.significance import compare as compare_models
 from riskalign.summary import Summary, summarize
 from riskalign.validation import as_sample
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from riskalign.cli.output import WIDTH, in_columns, shortened
+from riskalign.comparison import Comparison
 from riskalign.report import words
-from riskalign.significance import Comparison
 from riskalign.summary import Summary
 
 WORST = 5
