@@ -6,6 +6,8 @@ import pickle
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from riskalign.files import open_predictions
@@ -88,8 +90,6 @@ class TestFormats:
         self.check(tmp_path / "p.npy", sample, labels=tmp_path / labels)
 
     def test_parquet(self, sample, tmp_path):
-        pa = pytest.importorskip("pyarrow")
-        pq = pytest.importorskip("pyarrow.parquet")
         y, p = sample
         columns = {"label": y, **{f"prob{k}": p[:, k] for k in range(3)}}
         pq.write_table(pa.table(columns), tmp_path / "a.parquet")
@@ -307,7 +307,6 @@ class TestErrors:
         )
 
     def test_broken_parquet(self, tmp_path):
-        pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
         path = tmp_path / "a.parquet"
         for content in (b"", b"junk", b"PAR1junkPAR1"):
             path.write_bytes(content)
@@ -366,6 +365,18 @@ def test_a_header_that_promises_too_much(tmp_path):
     (tmp_path / "a.npy").write_bytes(content)
     with pytest.raises((ValueError, MemoryError)):
         open_predictions(tmp_path / "a.npy", labels=tmp_path / "a.npy")
+
+
+def test_parquet_files_are_not_held(tmp_path, monkeypatch):
+    monkeypatch.setattr("riskalign.files.parquet.CELLS", 100_000)
+    probs = np.random.default_rng(0).dirichlet(np.ones(10), 200_000)  # 16 MB, which no zip shrinks
+    columns = {"y": np.zeros(len(probs), dtype=int)} | {f"p_{k}": p for k, p in enumerate(probs.T)}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet", row_group_size=10_000)
+    assert (tmp_path / "a.parquet").stat().st_size > 16_000_000
+    before = pa.total_allocated_bytes()
+    for part in open_predictions(tmp_path / "a.parquet").batches():
+        assert len(part.labels) == 10_000
+        assert pa.total_allocated_bytes() - before < 4_000_000
 
 
 def test_parquet_without_pyarrow_says_what_to_install(tmp_path, monkeypatch):

@@ -21,7 +21,8 @@ class ParquetTable:
     def __init__(self, path: Path) -> None:
         self._pyarrow, parquet = _pyarrow()
         try:
-            self._file = parquet.ParquetFile(path)
+            # By default pyarrow keeps every byte that it has read until the file is closed.
+            self._file = parquet.ParquetFile(path, pre_buffer=False)
         except self._pyarrow.ArrowInvalid as error:
             raise ValueError(f"this is not a Parquet file ({_first_line(error)}).") from None
         self._types = {field.name: field.type for field in self._file.schema_arrow}
