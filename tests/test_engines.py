@@ -85,11 +85,11 @@ def test_bandwidths_of_the_search_share_products_and_exponentials():
     def families(bandwidths):
         return Centres(case, DIRICHLET, case.one_hot(), bandwidths, np.float32)._families
 
-    assert len(families(lattice)) == 1
+    (heads,) = families(lattice)
+    assert len(heads) <= len(lattice) / 2 + 1
     for i in range(2, 18, 2):  # an octave and its neighbours
-        (family,) = families(lattice[i - 1 : i + 2])
-        assert [member.power for member in family] == [1.0, 2.0, 1.5]
-        assert all(member.factors is not None for member in family[1:])
+        ((head,),) = families(lattice[i - 1 : i + 2])
+        assert sorted(step.power for step in head.powers) == [1.5, 2.0]
 
 
 def test_bandwidths_with_large_tilts_share_the_product_alone():
