@@ -48,9 +48,10 @@ def compute(cell: Row) -> list[Row]:
     """One interval."""
     family, notion, loss = str(cell["family"]), str(cell["notion"]), str(cell["loss"])
     classes, samples, seed = (int(cell[key]) for key in ("classes", "samples", "seed"))
-    # seeds that no other size or number of classes shares: their uniform draws coincide;
-    # the rules of the interval were chosen on others
-    data = FAMILIES[family](samples, classes, 3 * 10**6 + 10_000 * classes + samples + 7 * seed)
+    # seeds that no other family, size or number of classes shares: their uniform draws would
+    # coincide; the rules of the interval were chosen on others
+    number = 10**6 * (3 + list(FAMILIES).index(family)) + 10_000 * classes + samples + 7 * seed
+    data = FAMILIES[family](samples, classes, number)
     result = ra.calibration_error(
         data.y_true,
         data.y_prob,

@@ -19,7 +19,7 @@ temperature is noise of R too: a label is let into its fit along with the averag
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -104,8 +104,7 @@ def debiased(
             shown = list(choices[first : first + BATCH])
             parts = [Part(None, shown)]
         batches.append(parts)
-        found = _estimates(batch, start, parts, kernel, engine)
-        estimates += [replace(each, choice=c) for each, c in zip(found, shown, strict=True)]
+        estimates += _estimates(batch, start, shown, parts, kernel, engine)
     joined = [
         Part(same[0].rows, [choice for part in same for choice in part.choices])
         for same in zip(*batches, strict=True)
@@ -114,9 +113,14 @@ def debiased(
 
 
 def _estimates(
-    batch: Sequence[Problem], start: str, parts: Sequence[Part], kernel: Kernel, engine: Engine
+    batch: Sequence[Problem],
+    start: str,
+    shown: Sequence[Choice],
+    parts: Sequence[Part],
+    kernel: Kernel,
+    engine: Engine,
 ) -> Iterator[Debiased]:
-    """Terms of each problem."""
+    """The estimate of each problem; `shown` is the choice that it reports."""
     starts = [started(problem, start) for problem in batch]
     slopes = [slope_of(p, g) for p, g in zip(batch, starts, strict=True)]
     if start == "identity":
@@ -131,8 +135,7 @@ def _estimates(
     smoothed = smoothed_values(batch, values, parts, kernel, engine)
     for k, (problem, g, slope) in enumerate(zip(batch, starts, slopes, strict=True)):
         fit = TemperatureFit.of(problem, slope, smoothed[k]) if slope.size else None
-        choice = parts[0].choices[k]
-        yield combine(problem, g, slope, smoothed[k], shares[k], choice, fit)
+        yield combine(problem, g, slope, smoothed[k], shares[k], shown[k], fit)
 
 
 @dataclass(frozen=True)
