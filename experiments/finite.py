@@ -85,8 +85,10 @@ def aggregate(raw: list[Row], truths: list[Row]) -> list[Row]:
 
 def draw(rows: list[Row], notion: str, divergence: str, path: Path) -> None:
     """One panel a number of classes."""
-    drawn, axes = style.figure(1, len(CLASSES))
     own = [row for row in rows if (row["notion"], row["divergence"]) == (notion, divergence)]
+    if not own:
+        return
+    drawn, axes = style.figure(1, len(CLASSES))
     for ax, classes in zip(axes[0], CLASSES, strict=True):
         _panel(ax, [row for row in own if row["n_classes"] == classes])
         ax.set_title(f"K = {classes}")

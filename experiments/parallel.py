@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from itertools import cycle
 from multiprocessing import get_context
 from multiprocessing.queues import Queue
 from pathlib import Path
@@ -34,7 +35,7 @@ def run_on_cores(
     missing = [cell for cell in cells if tuple(cell[key] for key in keys) not in done]
     context = get_context("spawn")
     free = context.Queue()
-    for core in cores()[:jobs]:
+    for _, core in zip(range(jobs), cycle(cores()), strict=False):
         free.put(core)
     with context.Pool(jobs, _settle, (free,)) as pool:
         results = pool.imap(compute, missing)

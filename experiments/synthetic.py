@@ -47,7 +47,7 @@ class Study:
     name: str = "synthetic"
     settings: tuple[tuple[float, float], ...] = SETTINGS
     classes: tuple[int, ...] = CLASSES
-    debiased_n: int = 5_000
+    debiased_n: int = 3_000
     debiased_subsets: int = 10
 
     def samples(self, notion: object, method: object) -> int:

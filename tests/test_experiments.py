@@ -1,6 +1,7 @@
 """The reproduction: resumed, aggregated and judged rightly, on small runs and made-up tables."""
 
 import csv
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -293,6 +294,35 @@ def test_report_of_a_small_study(study, tmp_path):
         if (r["notion"], r["divergence"], r["method"]) == ("canonical", "l2", "krr")
     )
     assert report.number(row["mae_x100"]) in text
+
+
+def test_report_of_nothing_says_so(tmp_path):
+    report.main(tmp_path, tmp_path / "REPORT.md")
+    text = (tmp_path / "REPORT.md").read_text()
+    assert "The synthetic tables have not been run." in text
+    assert "**not run**" in text
+    assert "**held**" not in text
+
+
+def test_several_processes_give_the_rows_of_one(study, tmp_path):
+    again = replace(study, folder=tmp_path)
+    synthetic.main(again, ["always-zero", "equal-width-15"], jobs=2)
+    wanted = [r for r in load(study.raw) if r["method"] in ("always-zero", "equal-width-15")]
+    both = [
+        sorted((r["notion"], r["divergence"], r["method"], r["subset"], r["value"]) for r in rows)
+        for rows in (wanted, load(again.raw))
+    ]
+    assert both[0] == both[1]
+
+
+def test_pictures_with_errors_below_zero(tmp_path):
+    rows = [
+        {"notion": "canonical", "divergence": "kl", "n_classes": 4.0, "method": "debiased",
+         "n": float(n), "mean_x100": m, "low_x100": m - 1, "high_x100": m + 1, "truth_x100": 1.0}
+        for n, m in ((100, -0.5), (1000, 0.9))
+    ]  # fmt: skip
+    finite.draw(rows, "canonical", "kl", tmp_path / "a.png")  # below zero, on a logarithmic axis
+    assert (tmp_path / "a.png").stat().st_size > 5_000
 
 
 def test_command_line(capsys, monkeypatch):
