@@ -235,8 +235,8 @@ def _bandwidth_caption(summary: Summary) -> str:
     each = "Each class has its own; choose one above. " if len(search.curves) > 1 else ""
     return (
         f"How wide the kernel averages. {each}The curve is the criterion ({search.criterion}), per "
-        "row and less its lowest value; the marked bandwidth is used. A flat curve says that the "
-        "choice matters little."
+        "row and less its lowest value; the marked bandwidth was chosen. A flat curve says that "
+        "the choice matters little."
     )
 
 
@@ -250,8 +250,9 @@ def _meaning(summary: Summary) -> Iterable[tuple[str, str]]:
     if result.interval is not None:
         yield (
             f"{result.confidence:.0%} interval",
-            "Errors that the data do not rule out, from the variation between rows and the noise "
-            "of the smoother. Its lower end is above 0 when miscalibration is visible.",
+            "Errors that chance does not rule out, by the noise of the labels and of the smoother. "
+            "Its lower end is above 0 when miscalibration is visible. What the kernel is too wide "
+            "to follow is not in it.",
         )
     if result.loss == "l2":
         yield "Square root", "The error on the scale of probabilities: a typical |R - f|."
