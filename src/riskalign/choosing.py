@@ -57,7 +57,9 @@ def folds(problems: Sequence[Problem]) -> list[IntArray] | None:
     counts = problems[0].weights > 0
     if np.count_nonzero(counts) < FEWEST:
         return None
-    length = np.sum([row_dot(problem.points, problem.points) for problem in problems], axis=0)
+    length = np.zeros(len(counts))
+    for problem in problems:
+        length += row_dot(problem.points, problem.points)
     order = np.lexsort((length, counts))
     return [np.sort(order[fold::FOLDS]) for fold in range(FOLDS)]
 

@@ -93,7 +93,7 @@ def debiased(
     Without choices, bandwidth and coordinates of each fold of the rows are those that the
     other rows choose; see `choosing`.
     """
-    dealt = folds(problems)
+    dealt = folds(problems) if choices is None else None
     estimates: list[Debiased] = []
     batches: list[list[Part]] = []
     for first in range(0, len(problems), BATCH):
