@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -118,21 +119,21 @@ def methods_of(notion: str) -> tuple[str, ...]:
 
 
 def cells(paths: list[Path], methods: Collection[str] | None = None) -> Iterator[Row]:
-    """By stages, the dear last; in each proxies first, then subset after subset."""
-    places = [(path, notion) for path in paths for notion in read(path).notions]
-    for _, stage in sorted(_by_stage(places).items()):
-        for path, notion in stage:
+    """The table's subsets before the pictures', and the dear files last."""
+    stages = _by_stage([(path, notion) for path in paths for notion in read(path).notions])
+    pictures = range(1, len(SHARES))
+    for stage, shares in ((0, [0]), (1, [0]), (0, pictures), (1, pictures), (2, [0, *pictures])):
+        for path, notion in stages[stage] if 0 in shares else []:
             for method in proxies(notion):
                 n = float(len(read(path).y))
                 yield dict(zip(KEYS, (path.name, notion, method, n, POPULATION), strict=True))
-        for share in range(len(SHARES)):
-            for subset in range(SUBSETS):
-                for path, notion in stage:
-                    n = float(read(path).sizes()[share])
-                    for method in methods_of(notion):
-                        if (methods is None or method in methods) and n >= LEAST:
-                            values = (path.name, notion, method, n, float(subset))
-                            yield dict(zip(KEYS, values, strict=True))
+        for share, subset in product(shares, range(SUBSETS)):
+            for path, notion in stages[stage]:
+                n = float(read(path).sizes()[share])
+                for method in methods_of(notion):
+                    if (methods is None or method in methods) and n >= LEAST:
+                        values = (path.name, notion, method, n, float(subset))
+                        yield dict(zip(KEYS, values, strict=True))
 
 
 def _by_stage(places: list[tuple[Path, str]]) -> dict[int, list[tuple[Path, str]]]:
