@@ -10,8 +10,9 @@ from riskalign.arrays import FloatArray
 from riskalign.kernels import Kernel
 from riskalign.smoothing.nodes import Nodes, nodes_at, transfer
 
-LEVEL = 2.0
-"""Ratio of the bandwidths that neighbouring levels of nodes resolve."""
+LEVEL, LEVELS = 2.0, 9
+"""Ratio of the bandwidths that neighbouring levels of nodes resolve, and how many there are
+above the finest: the nodes of the last are so few that wider kernels take them too."""
 
 
 NEGLIGIBLE = 60.0
@@ -84,7 +85,7 @@ class MassTable:
     def _level(self, bandwidth: float) -> float:
         """The coarsest nodes that still resolve the bandwidth."""
         steps = int(np.floor(np.log(bandwidth / self.resolution) / np.log(LEVEL) + 1e-9))
-        return self.resolution * LEVEL ** max(steps, 0)
+        return self.resolution * LEVEL ** min(max(steps, 0), LEVELS)
 
 
 def _kernel_product(
