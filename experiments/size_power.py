@@ -26,11 +26,11 @@ BINS = 15
 
 
 def cells(repetitions: int) -> Iterator[Row]:
-    """The calibrated family, for the size, ten times as often as the others."""
+    """The calibrated family, for the size, three times as often as the others."""
     for seed in range(repetitions):
         for classes, samples in ((2, 200), (4, 200), (10, 500)):
             for family in FAMILIES:
-                if family == "calibrated" or seed < repetitions // 10:
+                if family == "calibrated" or seed < repetitions // 3:
                     values = (family, float(classes), float(samples), float(seed))
                     yield dict(zip(KEYS, values, strict=True))
 
