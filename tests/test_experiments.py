@@ -137,6 +137,8 @@ def test_the_dear_estimate_has_fewer_samples_and_says_so(tmp_path):
     assert {r["n"] for r in synthetic.estimate(small, cell | {"notion": "canonical"})} == {100}
     assert {r["n"] for r in synthetic.estimate(small, cell | {"notion": "classwise"})} == {200}
     assert {c["subset"] for c in cells(small, ["debiased"])} == {0.0}
+    quick = [c for c in cells(synthetic.QUICK) if c["method"] == "debiased"]
+    assert {(c["t1"], c["t2"], c["subset"]) for c in quick} == {(1.0, 0.8, 0.0)}
 
 
 def test_ridge_at_low_rank_is_the_librarys():
