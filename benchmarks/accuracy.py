@@ -28,7 +28,7 @@ from riskalign.smoothing.dense import DenseSmoother
 from riskalign.smoothing.grid import GridSmoother
 from riskalign.validation import as_sample
 
-BANDWIDTHS = (1e-4, 1e-3, 1e-2, 0.1)
+BANDWIDTHS = (1e-4, 1e-3, 1e-2, 0.1, 0.3)
 ROWS = 400
 CLASSES = 20
 LIMITS = {"R": (1e-4, 1e-6), "l2": (1e-6, 1e-6), "kl": (1e-5, 1e-5)}
