@@ -129,7 +129,7 @@ def report(rows: list[Row], truth: str) -> str:
     repetitions = min(len(own) for own in by_cell.values())
     most = max(len(own) for own in by_cell.values())
     return (
-        f"Truth: {truth}. {len(by_cell)} of {ALL_CELLS} cells, {repetitions} to {most} repetitions. "
+        f"Truth: {truth}. {len(by_cell)} of {ALL_CELLS} cells, {repetitions} to {most} runs each. "
         "Mean absolute error over the plug-in's, geometric means ± standard errors over cells.\n\n"
         + markdown(header, lines)
     )

@@ -234,12 +234,15 @@ class Chance:
         return float(np.sqrt(self.noise + self.rate * max(value, 0.0)))
 
     def interval(self, value: float, confidence: float) -> tuple[float, float]:
-        """Every theta >= 0 with (value - theta)^2 <= z^2 V(theta); [0, 0] if there is none."""
+        """Every theta >= 0 with (value - theta)^2 <= z^2 V(theta).
+
+        A negative value counts as 0: an estimate far below what is possible is no proof of 0.
+        """
+        value = max(value, 0.0)
         z2 = float(ndtri((1 + confidence) / 2)) ** 2
         middle = value + z2 * self.rate / 2
-        square = middle**2 - value**2 + z2 * self.noise
-        reach = max(square, 0.0) ** 0.5
-        return max(middle - reach, 0.0), max(middle + reach, 0.0) if square >= 0 else 0.0
+        reach = (middle**2 - value**2 + z2 * self.noise) ** 0.5
+        return max(middle - reach, 0.0), middle + reach
 
 
 def variance_of_gain(estimates: Sequence[Debiased]) -> FloatArray:
