@@ -12,8 +12,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from experiments import synthetic
+from experiments.cells import RESULTS, load
 from experiments.estimators import METHODS
 from experiments.parallel import cores
+from experiments.report import synthetic_tables
+from experiments.tables import published
 
 NAMES = sorted({method for own in METHODS.values() for method in own})
 
@@ -21,6 +24,8 @@ NAMES = sorted({method for own in METHODS.values() for method in own})
 def _synthetic(options: argparse.Namespace) -> None:
     study = synthetic.QUICK if options.quick else synthetic.FULL
     synthetic.main(study, options.methods, options.again, jobs=len(cores()))
+    for table in synthetic_tables(load(study.table), published("synthetic")):
+        print(table, end="\n\n")
 
 
 def _finite(options: argparse.Namespace) -> None:
@@ -51,7 +56,6 @@ def _real(options: argparse.Namespace) -> None:
 def _report(options: argparse.Namespace) -> None:
     """Tables and pictures of the rows there are, also of runs that were stopped."""
     from experiments import finite, real, real_figures, report
-    from experiments.cells import RESULTS, load
 
     synthetic.write_table(synthetic.FULL)
     finite.report(RESULTS, load(RESULTS / finite.RAW))
