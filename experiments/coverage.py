@@ -75,7 +75,9 @@ def report(rows: list[Row], *keys: str) -> str:
         low, high, true = (np.array([float(r[k]) for r in own]) for k in ("low", "high", "truth"))
         covered = (low <= true) & (true <= high)
         rate, count = covered.mean(), len(own)
-        error = np.sqrt(max(rate * (1 - rate), 0.25 / count) / count)
+        # both losses of a data set miss together
+        alone = len({tuple(row[key] for key in KEYS if key != "loss") for row in own})
+        error = np.sqrt(max(rate * (1 - rate), 0.25 / alone) / alone)
         sds = [
             3.92 * np.std([float(r["value"]) for r in cell], ddof=1)
             for cell in group(own, *KEYS[:-1]).values()
