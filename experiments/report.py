@@ -121,7 +121,8 @@ def real_tables(rows: list[Row], reference: list[Row]) -> Iterator[str]:
             by_method = {str(r["method"]): r for r in cell}
             lowest = _best(cell)
             first = cell[0]
-            counts = f"{int(first['n']):,} of {int(first['population']):,}"
+            subsets = _range(sorted({int(r["subsets"]) for r in cell}))
+            counts = f"{subsets} x {int(first['n']):,} of {int(first['population']):,}"
             shown = [
                 entry(r, None, r is not None and r["mae_x100"] == lowest, "sd_x100")
                 for r in map(by_method.get, methods)
@@ -130,7 +131,7 @@ def real_tables(rows: list[Row], reference: list[Row]) -> Iterator[str]:
             lines.append([f"{dataset} {model}", f"{int(first['n_classes'])}", counts, true, *shown])
         if (notion, divergence) == ("classwise", "l2"):
             lines += list(_published_ranges(reference, methods))
-        header = ["file", "K", "n", "proxy x 100", *(SHORT[m] for m in methods)]
+        header = ["file", "K", "subsets x n", "proxy x 100", *(SHORT[m] for m in methods)]
         title = f"#### {notion}, {DIVERGENCE_NAMES[str(divergence)]}"
         yield f"{title}\n\n{markdown(header, lines)}"
 
