@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import riskalign as ra
-from riskalign.choosing import FEWEST, FOLDS, choose_across, folds
+from riskalign.choosing import FEWEST, FOLDS, SEARCH_ROWS, _risks, choose_across, folds
+from riskalign.coordinates import with_residuals
 from riskalign.kernels import DIRICHLET
 from riskalign.losses import L2
 from riskalign.sample import reduce
@@ -75,3 +76,16 @@ def test_the_order_of_rows_and_classes_does_not_matter(notion):
     )
     assert other.value == pytest.approx(one.value, rel=1e-9)
     assert renamed.value == pytest.approx(one.value, rel=1e-9)
+
+
+@pytest.mark.parametrize(("notion", "rows"), [("classwise", 3_000), ("canonical", SEARCH_ROWS)])
+def test_more_rows_choose_where_they_cost_little(notion, rows):
+    """Few rows cannot tell a narrow kernel from a wide one, and the wide one sees less error."""
+    data = ra.datasets.temperature(3_000, 3, t2=0.7, seed=4)
+    problems = reduce(as_sample(data.y_true, data.y_prob), notion, L2)
+    valued = [
+        with_residuals(problem, problem.points, tau) for tau in (1, 0.5) for problem in problems
+    ]
+    risks, weights = _risks(valued, np.array([0.01, 0.1]), DIRICHLET, "auto", False)
+    assert risks.shape == (len(valued), 2, rows)
+    assert len(weights) == rows

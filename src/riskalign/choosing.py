@@ -21,6 +21,7 @@ from riskalign.coordinates import (
     Choice,
     Part,
     Valued,
+    is_single,
     onto_simplex,
     spread,
     values_of,
@@ -36,6 +37,10 @@ from riskalign.start import started
 SEARCH_ROWS = 2_048
 """Rows that choose for one fold. Candidates differ by parts of the error itself, so a few
 hundred rows, enough for risk alignment, would choose among them by chance."""
+
+CHEAP_ROWS = 400_000
+"""The same for problems of one probability, whose rows cost little, all problems of a batch
+together: with fewer, what a large sample shows is not seen, and its error comes out too small."""
 
 CLOSE = 0.5
 """Standard errors by which a risk may exceed the least and count as equal: with less, chance
@@ -128,10 +133,12 @@ def _risks(
     progress: bool | None,
 ) -> tuple[FloatArray, FloatArray]:
     """Leave-one-out risks of some rows, ``(problems, H, rows)``, and the rows' weights."""
-    n = len(valued[0].labels)
+    n, wanted = len(valued[0].labels), SEARCH_ROWS
+    if is_single(valued[0]):
+        wanted = max(wanted, CHEAP_ROWS * len(FLATTENINGS) // len(valued))
     rows = np.arange(n)
-    if n > SEARCH_ROWS:
-        rows = np.sort(np.random.default_rng(0).choice(n, SEARCH_ROWS, replace=False))
+    if n > wanted:
+        rows = np.sort(np.random.default_rng(0).choice(n, wanted, replace=False))
     requests = [(k, h) for k in range(len(valued)) for h in candidates.tolist()]
     risks = np.empty((len(requests), len(rows)))
     place = np.empty(n, dtype=np.intp)
