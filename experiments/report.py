@@ -172,6 +172,7 @@ def page(folder: Path) -> str:
         figure_claims.kernel_claim(load(folder / "kernels.csv")),
         *figure_claims.real_claims(real),
         claims.debiased_claim(synthetic),
+        claims.best_published_claim(synthetic, reference),
     ]
     counts = sorted({int(r["subsets"]) for r in synthetic if r["method"] != "always-zero"})
     usual = max((int(r["n"]) for r in synthetic), default=0)

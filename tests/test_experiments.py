@@ -252,6 +252,12 @@ def test_verdicts_are_counted():
     assert claims.synthetic_claims(good, good)[0].verdict == "held"
     assert claims.debiased_claim(good).verdict == "held"
     assert claims.debiased_claim(bad).verdict == "not run"
+    published = [row for row in good if row["method"] != "debiased"]
+    best = claims.best_published_claim(good, published)
+    assert (best.verdict, best.evidence) == ("held", "classwise, the paper's truth: 1 of 1")
+    worse = _row("classwise", "l2", 4.0, debiased=1.5)
+    assert claims.best_published_claim(worse, published).verdict == "did not hold"
+    assert claims.best_published_claim(bad, published).verdict == "not run"
 
 
 def test_the_null_row_judges():
