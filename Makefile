@@ -30,7 +30,7 @@ demo: .venv/demo  ## errors of two classifiers on the digits, and a picture of t
 	$(BIN)/python examples/digits.py reliability.png
 
 test: lint  ## lint, types, import rules, doctests and tests
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n auto
 
 test-peers: .venv/peers  ## baselines against independent implementations from the package index
 	$(BIN)/python -m pytest -q tests/peers
