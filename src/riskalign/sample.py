@@ -57,10 +57,10 @@ class Problem:
         return on_simplex(self.predictions)
 
     def take(self, rows: IntArray | slice) -> Problem:
-        """The problem of some rows."""
+        """The problem of some rows; a column of a wide table is copied, once for all readers."""
         return replace(
             self,
-            predictions=self.predictions[rows],
+            predictions=np.ascontiguousarray(self.predictions[rows]),
             labels=self.labels[rows],
             weights=self.weights[rows],
         )

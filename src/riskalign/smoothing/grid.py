@@ -61,9 +61,7 @@ def without_own(
     rest: FloatArray = np.array(interpolated)
     rest -= own
     own *= ISOLATED
-    # Weighted labels have no sign.
-    near_zero = rest < own if adds_up else np.abs(rest) < np.abs(own)
-    isolated: BoolArray = np.logical_or.reduce(near_zero)
+    isolated: BoolArray = np.logical_or.reduce(np.abs(rest) < np.abs(own))
     total: FloatArray = rest.sum(axis=0) if adds_up else rest[-1]
     # A light sample is as isolated as one of mean weight would be in its place.
     own_kernel *= ISOLATED * mean_weight
@@ -82,7 +80,7 @@ class GridSmoother:
         self._kernel = kernel
         self._values = values
         self.search_rows = max(5_000, len(problems[0].labels) // 20)
-        self._map = ordered_map if len(problems[0].labels) >= THREADED else map
+        self._rows_map = ordered_map if len(problems[0].labels) >= THREADED else map
         self._adds_up = values is Problem.one_hot
         self._resolution = kernel.bandwidth_range(2)[0]
         self._nodes = nodes_at(kernel, self._resolution)
@@ -113,7 +111,9 @@ class GridSmoother:
             table = MassTable(self._kernel, self._resolution, weights.T @ columns.T)
             return table, self._extremes(part)
 
-        for (number, _), (table, (low, high)) in zip(tasks, self._map(chunk, tasks), strict=True):
+        for (number, _), (table, (low, high)) in zip(
+            tasks, self._rows_map(chunk, tasks), strict=True
+        ):
             if number == len(self._tables):
                 self._tables.append(table)
                 self._ranges.append((low, high))
@@ -188,7 +188,7 @@ class GridSmoother:
                 results.append(function(number, own, average))
             return results
 
-        for (number, own), results in zip(tasks, self._map(chunk, tasks), strict=True):
+        for (number, own), results in zip(tasks, self._rows_map(chunk, tasks), strict=True):
             for i, result in zip(by_problem[number], results, strict=True):
                 yield i, own, result
 
@@ -217,7 +217,7 @@ class GridSmoother:
 
         bandwidths = list(by_bandwidth)
         result: dict[int, FloatArray] = {}
-        for h, parts in zip(bandwidths, self._map(bandwidth_sums, bandwidths), strict=True):
+        for h, parts in zip(bandwidths, ordered_map(bandwidth_sums, bandwidths), strict=True):
             result.update(zip(by_bandwidth[h], parts, strict=True))
         return result
 
