@@ -68,11 +68,17 @@ def _nodes(kernel: Kernel) -> Nodes:
     return nodes_at(kernel, kernel.bandwidth_range(2)[0])
 
 
+def _between(nodes: Nodes, p: FloatArray) -> tuple[IntArray, FloatArray]:
+    """The node left of each p, and the share of the way to the next."""
+    x = nodes.points[:, 1]
+    left = np.clip(np.searchsorted(x, p, side="right") - 1, 0, len(x) - 2)
+    return left, np.clip((p - x[left]) / (x[left + 1] - x[left]), 0.0, 1.0)
+
+
 def _hats(nodes: Nodes, p: FloatArray, labels: LabelArray) -> FloatArray:
     """Masses by straight lines between neighbouring nodes, ``(M, 2)``."""
     x = nodes.points[:, 1]
-    left = np.clip(np.searchsorted(x, p, side="right") - 1, 0, len(x) - 2)
-    share = np.clip((p - x[left]) / (x[left + 1] - x[left]), 0.0, 1.0)
+    left, share = _between(nodes, p)
     masses = np.zeros((len(x), 2))
     for y in (0, 1):
         rows = labels == y
@@ -201,9 +207,8 @@ class GatheredSmoother:
         queries = on_simplex(rows.predictions)
         scores = kernel.scale(h) * kernel.queries(queries) @ x.T + kernel.key_bias(x, h)
         count = np.tile(masses[:, -1], (len(values), 1))  # (b, M)
-        left = np.clip(np.searchsorted(x[:, 1], rows.predictions, side="right") - 1, 0, len(x) - 2)
+        left, share = _between(nodes, rows.predictions)
         every = np.arange(len(values))
-        share = np.clip((rows.predictions - x[left, 1]) / (x[left + 1, 1] - x[left, 1]), 0.0, 1.0)
         count[every, left] -= 1 - share
         count[every, left + 1] -= share
         count[count < FAINT] = 0.0  # what is left of a row's own mass is rounding
