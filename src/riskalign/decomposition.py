@@ -32,7 +32,10 @@ ESTIMATORS = ("plugin", "variational", "cross")
 
 def _of_label(losses: FloatArray, labels: LabelArray) -> FloatArray:
     """<y, losses>; a flat index is found twice as fast as a pair of them."""
-    return losses.ravel().take(np.arange(0, losses.size, losses.shape[1]) + labels)
+    n, n_classes = losses.shape
+    if losses.flags.f_contiguous:
+        return losses.T.ravel().take(np.multiply(labels, n, dtype=np.intp) + np.arange(n))
+    return losses.ravel().take(np.arange(0, losses.size, n_classes) + labels)
 
 
 def decompose(loss: ProperLoss, f: FloatArray, labels: LabelArray, R: FloatArray) -> Terms:

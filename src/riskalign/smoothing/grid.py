@@ -80,7 +80,7 @@ class GridSmoother:
         self._kernel = kernel
         self._values = values
         self.search_rows = max(5_000, len(problems[0].labels) // 20)
-        self._rows_map = ordered_map if len(problems[0].labels) >= THREADED else map
+        self._workers = None if len(problems[0].labels) >= THREADED else 1
         self._adds_up = values is Problem.one_hot
         self._resolution = kernel.bandwidth_range(2)[0]
         self._nodes = nodes_at(kernel, self._resolution)
@@ -112,7 +112,7 @@ class GridSmoother:
             return table, self._extremes(part)
 
         for (number, _), (table, (low, high)) in zip(
-            tasks, self._rows_map(chunk, tasks), strict=True
+            tasks, ordered_map(chunk, tasks, self._workers), strict=True
         ):
             if number == len(self._tables):
                 self._tables.append(table)
@@ -188,7 +188,8 @@ class GridSmoother:
                 results.append(function(number, own, average))
             return results
 
-        for (number, own), results in zip(tasks, self._rows_map(chunk, tasks), strict=True):
+        chunks = ordered_map(chunk, tasks, self._workers)
+        for (number, own), results in zip(tasks, chunks, strict=True):
             for i, result in zip(by_problem[number], results, strict=True):
                 yield i, own, result
 
@@ -210,14 +211,15 @@ class GridSmoother:
         def bandwidth_sums(h: float) -> list[FloatArray]:
             numbers = [wanted[i][0] for i in by_bandwidth[h]]
             masses = np.concatenate([self._tables[number].mass for number in numbers], axis=1)
-            sums = MassTable(self._kernel, self._resolution, masses).sums(h)
+            at_nodes = MassTable(self._kernel, self._resolution, masses).sums(h)
             own = own_kernel(self._kernel, self._resolution, h)
-            parts = sums.T.reshape(len(numbers), width, -1)
+            parts = at_nodes.T.reshape(len(numbers), width, -1)
             return [np.concatenate([part, own[None]]) for part in parts]
 
         bandwidths = list(by_bandwidth)
         result: dict[int, FloatArray] = {}
-        for h, parts in zip(bandwidths, ordered_map(bandwidth_sums, bandwidths), strict=True):
+        sums = ordered_map(bandwidth_sums, bandwidths, self._workers)
+        for h, parts in zip(bandwidths, sums, strict=True):
             result.update(zip(by_bandwidth[h], parts, strict=True))
         return result
 

@@ -27,15 +27,18 @@ def _blas() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def ordered_map(function: Callable[[A], B], tasks: Sequence[A]) -> Iterator[B]:
+def ordered_map(
+    function: Callable[[A], B], tasks: Sequence[A], workers: int | None = None
+) -> Iterator[B]:
     """Like `map`, over all cores, with few results waiting and one BLAS thread a core.
 
     A BLAS that spreads each small product over the cores again doubles the time of a tile.
     Leaving the iterator early (an error, Ctrl-C) drops the tasks not yet begun.
     """
-    workers = min(n_threads(), len(tasks))
+    workers = min(workers or n_threads(), len(tasks))
     if workers <= 1:
-        yield from map(function, tasks)
+        with _blas().limit(limits=1, user_api="blas"):
+            yield from map(function, tasks)
         return
     with _blas().limit(limits=1, user_api="blas"), ThreadPoolExecutor(workers) as pool:
         waiting: list[Future[B]] = []

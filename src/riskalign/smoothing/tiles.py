@@ -127,7 +127,9 @@ class Centres:
                 scores[masked] = -np.inf
             lowest = first.scale * float(queries.min()) + float(first.bias.min())
             logs, top = self._relative_to_top(scores, self._is_safe(heads, lowest))
-            for position, power, offset, weights in self._weights(heads, logs, top is not None):
+            if top is not None:
+                lowest -= float(top.max())
+            for position, power, offset, weights in self._weights(heads, logs, lowest):
                 sums, of_weights = self._sums(weights)
                 mean_weight = of_weights / total
                 sums /= of_weights[:, None]
@@ -191,9 +193,11 @@ class Centres:
         return logs, top.astype(np.float64, copy=False)
 
     def _weights(
-        self, heads: Sequence[Head], logs: Floats, clip: bool
+        self, heads: Sequence[Head], logs: Floats, lowest: float
     ) -> Iterator[tuple[int, float, float, Floats]]:
         """Weights of every bandwidth of a family; each array is overwritten by the next.
+
+        No score in `logs` is below `lowest`, but those of left-out samples.
 
         Yields (position, power of the first's weights, offset of the scores, weights).
         """
@@ -205,8 +209,8 @@ class Centres:
             if step.power != 1.0:
                 scores = np.multiply(logs, step.power, out=weights)
                 scores += step.tilt
-            if clip:
-                smallest = SMALLEST[self._dtype.itemsize] / (POWERS[-1] if head.powers else 1.0)
+            smallest = SMALLEST[self._dtype.itemsize] / (POWERS[-1] if head.powers else 1.0)
+            if step.lowest(lowest) < smallest:
                 scores = np.clip(scores, smallest, 0.0, out=weights)
             np.exp(scores, out=weights)
             yield step.position, step.power, step.offset, weights
