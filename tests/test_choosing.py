@@ -6,19 +6,29 @@ import numpy as np
 import pytest
 
 import riskalign as ra
-from riskalign.choosing import FEWEST, FOLDS, SEARCH_ROWS, _risks, choose_across, folds
+from riskalign.choosing import (
+    FEWEST,
+    FOLDS,
+    NARROWER,
+    SEARCH_ROWS,
+    _risks,
+    choose,
+    choose_across,
+    folds,
+)
 from riskalign.coordinates import with_residuals
 from riskalign.kernels import DIRICHLET
 from riskalign.losses import L2
 from riskalign.sample import reduce
+from riskalign.start import started
 from riskalign.validation import as_sample
 
 
-def parts_of(problems, start="temperature"):
+def parts_of(problems, start="logistic"):
     return choose_across(problems, start, folds(problems), DIRICHLET, "exact", None, False)[1]
 
 
-@pytest.mark.parametrize("start", ["identity", "temperature"])
+@pytest.mark.parametrize("start", ["identity", "logistic"])
 @pytest.mark.parametrize("notion", ["classwise", "canonical"])
 def test_a_fold_is_smoothed_as_the_other_rows_choose(notion, start):
     data = ra.datasets.peaked(200, 3, seed=0)
@@ -89,3 +99,21 @@ def test_more_rows_choose_where_they_cost_little(notion, rows):
     risks, weights = _risks(valued, np.array([0.01, 0.1]), DIRICHLET, "auto", False)
     assert risks.shape == (len(valued), 2, rows)
     assert len(weights) == rows
+
+
+@pytest.mark.parametrize(("notion", "divisor"), [("classwise", 1), ("canonical", NARROWER)])
+def test_kernels_on_the_simplex_are_narrower_than_the_risk_asks_for(notion, divisor):
+    data = ra.datasets.temperature(200, 3, t2=0.5, seed=0)
+    problems = reduce(as_sample(data.y_true, data.y_prob), notion, L2)
+    dealt = folds(problems)
+    for candidates in (None, np.array([0.02, 0.1, 0.3])):
+        args = ("logistic", dealt, DIRICHLET, "exact", candidates, False)
+        for rows, part in zip(dealt, choose_across(problems, *args)[1], strict=True):
+            rest = [problem.take(np.delete(np.arange(200), rows)) for problem in problems]
+            starts = [started(problem, "logistic") for problem in rest]
+            widest = choose(rest, starts, DIRICHLET, "exact", candidates, False)
+            for choice, before in zip(part.choices, widest, strict=True):
+                known = before.curve.candidates
+                aim = max(before.bandwidth / divisor, known[0])
+                assert choice.bandwidth == pytest.approx(known[known >= aim * (1 - 1e-9)][0])
+                assert choice.curve.value == choice.bandwidth

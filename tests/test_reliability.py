@@ -19,7 +19,7 @@ def wrong_at_the_ends(n):
     return y_true, y_prob
 
 
-@pytest.mark.parametrize("start", ["identity", "temperature"])
+@pytest.mark.parametrize("start", ["identity", "logistic"])
 @pytest.mark.parametrize("engine", ["exact", "grid"])
 def test_a_curve_reaches_zero_and_one(engine, start):
     y_true, y_prob = wrong_at_the_ends(200)

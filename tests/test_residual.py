@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize_scalar
 from scipy.special import gammaln
 
 import riskalign as ra
@@ -10,7 +9,7 @@ from riskalign.coordinates import KEPT_SHARE, squared_weights
 from riskalign.kernels import DIRICHLET, RBF
 from riskalign.losses import LOSSES
 from riskalign.sample import Problem
-from riskalign.start import powered, temperature_exponents
+from riskalign.start import STARTS
 
 LOSS_NAMES = ["l2", "kl", "ranked"]
 SPHERICAL = ra.ProperLoss("spherical", lambda f: 1 - f / np.linalg.norm(f, axis=1, keepdims=True))
@@ -99,31 +98,7 @@ def test_squared_weights_of_both_engines(kernel, engine):
     np.testing.assert_allclose(got, (w**2).sum(axis=1), rtol=1e-4 if engine == "grid" else 1e-9)
 
 
-def test_exponents_are_those_fitted_without_each_row():
-    data = ra.datasets.temperature(300, 3, t2=0.5, seed=4)
-    problem = Problem("p", data.y_prob, data.y_true, np.ones(300), LOSSES["kl"])
-    got = temperature_exponents(problem)
-    assert np.ptp(got) > 0.01  # rows matter, by more than the tolerance below
-
-    def best_without(i):
-        rest = np.delete(np.arange(300), i)
-
-        def risk(exponent):
-            g = powered(data.y_prob[rest], exponent)
-            return -np.log(g[np.arange(299), data.y_true[rest]]).sum()
-
-        return minimize_scalar(risk, bounds=(0.05, 5), method="bounded").x
-
-    for i in (np.argmin(got), np.argmax(got), 0, 100, 200):
-        assert got[i] == pytest.approx(best_without(i), abs=1e-3)
-
-
-def test_powers_are_temperatures():
-    data = ra.datasets.temperature(50, 4, t2=0.5, seed=0)
-    np.testing.assert_allclose(powered(data.y_prob, 0.5), data.conditional, atol=1e-12)
-
-
-@pytest.mark.parametrize("start", ["identity", "temperature"])
+@pytest.mark.parametrize("start", STARTS)
 @pytest.mark.parametrize(("notion", "h"), [("classwise", 0.02), ("canonical", 0.1)])
 @pytest.mark.parametrize("loss", ["l2", "kl", SPHERICAL])
 def test_no_bias_for_a_calibrated_model_at_a_given_bandwidth(start, notion, h, loss):
@@ -203,7 +178,7 @@ def test_rows_of_weight_zero_might_as_well_be_absent():
 
 @pytest.mark.parametrize("loss", LOSS_NAMES)
 @pytest.mark.parametrize("notion", ["classwise", "canonical", "top-label"])
-@pytest.mark.parametrize("start", ["identity", "temperature"])
+@pytest.mark.parametrize("start", STARTS)
 def test_hard_inputs_give_finite_answers(loss, notion, start):
     eye = np.eye(3)
     hard = {

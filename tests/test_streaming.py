@@ -14,7 +14,7 @@ from riskalign.kernels import DIRICHLET
 from riskalign.losses import L2
 from riskalign.methods import KernelSmoother
 from riskalign.sample import reduce
-from riskalign.start import started
+from riskalign.start import STARTS, started
 from riskalign.streaming import Stream, calibration_error_of_batches
 from riskalign.validation import as_sample
 
@@ -71,7 +71,7 @@ def test_given_bandwidths(notion, loss, estimator, bandwidth):
 
 
 @pytest.mark.parametrize("estimator", ["plugin", "debiased"])
-@pytest.mark.parametrize("start", ["temperature", "identity"])
+@pytest.mark.parametrize("start", STARTS)
 def test_rows_that_are_all_held_choose_as_in_memory(estimator, start):
     data = ra.datasets.temperature(3000, 3, t2=0.6, seed=0)
     options = {"notion": "classwise", "estimator": estimator, "start": start}
@@ -173,7 +173,7 @@ def test_the_curve():
     for estimator in ("plugin", "debiased"):
         options = {"notion": "classwise", "estimator": estimator, "bandwidth": 0.05}
         whole = ra.reliability_curve(
-            data.y_true, data.y_prob, grid=grid, start="temperature", **options
+            data.y_true, data.y_prob, grid=grid, start="logistic", **options
         )
         method = KernelSmoother(0.05, "dirichlet", estimator)
         rows = Rows(split(data.y_true, data.y_prob, 999))
@@ -226,6 +226,7 @@ class Made:
 @pytest.mark.parametrize("estimator", ["plugin", "debiased"])
 def test_memory_does_not_grow_with_the_rows(estimator, monkeypatch):
     monkeypatch.setattr(gathering_module, "CELLS", 20_000)
+    monkeypatch.setattr(gathering_module, "HELD_CELLS", 20_000)
     options = {"estimator": estimator, "bandwidth": 0.05}
     calibration_error_of_batches(Made(1, 20_000), **options)  # nodes are made once
     peaks = []

@@ -11,17 +11,26 @@ import numpy as np
 from riskalign.arrays import FloatArray
 from riskalign.bandwidth import BandwidthSearch
 from riskalign.choosing import choose
-from riskalign.coordinates import FLATTENINGS, OFFSET, Choice, values_of, with_slopes
+from riskalign.coordinates import (
+    FLATTENINGS,
+    OFFSET,
+    Choice,
+    Valued,
+    apart,
+    residuals_and_slopes,
+    values_of,
+)
 from riskalign.debiasing import DEBIASED
 from riskalign.gathering import Gathering, Starts
 from riskalign.kernels import Kernel
 from riskalign.methods import KernelSmoother
 from riskalign.options import Setup, resolve_bandwidth, smoothing_choices
-from riskalign.residual import BATCH, TemperatureFit
+from riskalign.residual import BATCH
 from riskalign.sample import Problem
 from riskalign.smoothing import Average, Smoother, Values
 from riskalign.smoothing.dense import concatenate
 from riskalign.smoothing.gathered import Gathered, GatheredSmoother
+from riskalign.start import FitNoise
 
 
 @dataclass(frozen=True)
@@ -120,9 +129,8 @@ class BatchSmoothing:
         if self.method.estimator != DEBIASED:
             at_nodes = [_one_hot(table) for table in chosen]
             return GatheredSmoother([], chosen, Problem.one_hot, at_nodes), squared
-        slopes = self.method.start != "identity"
         at_nodes = [
-            self.starts.values(k, choice.flattening, slopes=slopes)
+            self.starts.values(k, choice.flattening, slopes=True)
             for k, choice in enumerate(self.choices)
         ]
         return GatheredSmoother([], chosen, values_of, at_nodes), squared
@@ -140,7 +148,14 @@ class BatchSmoothing:
         """Starts of some rows, and averages over all rows but each its own."""
         numbers = range(len(problems))
         starts = [self.starts.of(k, problems[k]) for k in numbers]
-        valued = [with_slopes(problems[k], *starts[k], self.choices[k].flattening) for k in numbers]
+        valued = [
+            Valued.of(
+                problems[k],
+                self.choices[k].flattening,
+                residuals_and_slopes(problems[k], *starts[k]) + OFFSET,
+            )
+            for k in numbers
+        ]
         smoother, squared = self.smoothers
         of_values, of_squares = self.averages(smoother, valued), self.averages(squared, valued)
         others = np.log(self.gathering.n - 1)
@@ -150,24 +165,24 @@ class BatchSmoothing:
             yield SmoothedRows(*starts[k], of_values[k].mean - OFFSET, share)
 
     @cached_property
-    def fits(self) -> list[TemperatureFit | None]:
-        """What all rows say of each fitted temperature; how much a kernel sees, those held."""
+    def noises(self) -> list[FitNoise | None]:
+        """What all rows say of each fitted start; how much a kernel sees of it, those held."""
         if self.method.start == "identity":
             return [None] * len(self.gathering.problems)
         held = self.gathering.problems
-        fits: list[TemperatureFit | None] = []
+        noises: list[FitNoise | None] = []
         for k, (problem, rows) in enumerate(zip(held, self.smoothed(held), strict=True)):
-            seen = TemperatureFit.of(problem, rows.slope, rows.averages)
-            fits.append(replace(seen, information=self.starts.information(k)))
-        return fits
+            information, smoothed = self.starts.fitted[k].information, apart(problem, rows.averages)
+            noises.append(FitNoise.of(information, problem.weights, rows.slopes, smoothed[1]))
+        return noises
 
 
 @dataclass(frozen=True)
 class SmoothedRows:
-    """Rows of one problem: their start and its slope, and averages of the rows around them."""
+    """Rows of one problem: their start and its slopes, and averages of the rows around them."""
 
     start: FloatArray
-    slope: FloatArray
+    slopes: FloatArray
     averages: FloatArray
     share: FloatArray
 

@@ -10,6 +10,7 @@ the error of a calibrated model is 0 on average whatever is chosen.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -45,6 +46,11 @@ together: with fewer, what a large sample shows is not seen, and its error comes
 CLOSE = 0.5
 """Standard errors by which a risk may exceed the least and count as equal: with less, chance
 chooses narrow kernels and their noise, with more, the wide ones miss what there is to see."""
+
+NARROWER = 4.0
+"""By what the bandwidth of least risk is divided, on the simplex. That bandwidth trades the bias
+of R against its variance, and the variance is known and taken out: less bias is worth more of
+it. (Problems of one probability have starts that leave them little bias.)"""
 
 FOLDS = 5
 """Folds of rows. With two, half of the rows choose, and miss what only many rows show."""
@@ -84,17 +90,32 @@ def choose_across(
     """
     if dealt is None:
         starts = [started(problem, start) for problem in batch]
-        chosen = choose(batch, starts, kernel, engine, candidates, progress)
+        chosen = _narrowed(batch, choose(batch, starts, kernel, engine, candidates, progress))
         return chosen, [Part(None, chosen)]
     parts = []
     for rows in dealt:
         others = np.delete(np.arange(len(batch[0].labels)), rows)
         rest = [problem.take(others) for problem in batch]
         starts = [started(problem, start) for problem in rest]
-        parts.append(Part(rows, choose(rest, starts, kernel, engine, candidates, progress)))
+        chosen = choose(rest, starts, kernel, engine, candidates, progress)
+        parts.append(Part(rows, _narrowed(rest, chosen)))
     each = zip(*(part.choices for part in parts), strict=True)
     shown = [sorted(own, key=lambda choice: choice.bandwidth)[len(own) // 2] for own in each]
     return shown, parts
+
+
+def _narrowed(batch: Sequence[Problem], choices: list[Choice]) -> list[Choice]:
+    """Choices on the simplex at the candidate `NARROWER` times below, or the least."""
+    if is_single(batch[0]):
+        return choices
+    result = []
+    for choice in choices:
+        assert choice.curve is not None
+        candidates = choice.curve.candidates
+        place = np.searchsorted(candidates, choice.bandwidth / NARROWER * (1 - 1e-9))
+        h = float(candidates[place])
+        result.append(replace(choice, bandwidth=h, curve=replace(choice.curve, value=h)))
+    return result
 
 
 def choose(

@@ -79,7 +79,7 @@ def compare(
     loss: str | ProperLoss = "l2",
     names: tuple[str, str] = ("A", "B"),
     confidence: float = 0.95,
-    start: str = "temperature",
+    start: str = "logistic",
     kernel: str = "dirichlet",
     sample_weight: object = None,
     from_logits: bool = False,

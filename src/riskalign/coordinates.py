@@ -117,13 +117,20 @@ def with_residuals(problem: Problem, start: FloatArray, flattening: float) -> Va
     return Valued.of(problem, flattening, residuals + OFFSET)
 
 
-def with_slopes(
-    problem: Problem, start: FloatArray, slope: FloatArray, flattening: float
-) -> Valued:
-    """The problem that carries y - start and the start's slope (none for a fixed start)."""
-    carrier = with_residuals(problem, start, flattening)
-    extra = columns_of(problem, slope) + OFFSET
-    return replace(carrier, values=np.concatenate([carrier.values, extra], axis=1))
+def residuals_and_slopes(problem: Problem, start: FloatArray, slopes: FloatArray) -> FloatArray:
+    """What is smoothed: y - start, and the slopes ``(n, K, p)`` of the start, ``(n, d + d p)``."""
+    every = [problem.one_hot() - start, *np.moveaxis(slopes, 2, 0)]
+    return np.concatenate([columns_of(problem, each) for each in every], axis=1)
+
+
+def apart(problem: Problem, smoothed: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Averages of residuals ``(n, K)`` and of slopes ``(n, K, p)``."""
+    width = 1 if is_single(problem) else problem.n_classes
+    every = [
+        spread(problem, smoothed[:, first : first + width])
+        for first in range(0, smoothed.shape[1], width)
+    ]
+    return every[0], np.stack(every[1:], axis=2) if every[1:] else np.empty((*every[0].shape, 0))
 
 
 def smoothed_values(

@@ -29,12 +29,12 @@ from riskalign.options import (
     smoothing_choices,
 )
 from riskalign.progress import track
-from riskalign.recalibration import align, choose_by_risk, exponent_of, started_at
+from riskalign.recalibration import align, choose_by_risk
 from riskalign.reliability import ReliabilityCurve, curve_of_labels, curve_of_residuals
 from riskalign.residual import debiased
 from riskalign.results import CalibrationResult
 from riskalign.smoothing import Average
-from riskalign.start import STARTS
+from riskalign.start import STARTS, Start
 from riskalign.validation import as_sample, one_of
 
 
@@ -50,7 +50,7 @@ def calibration_error(
     kernel: str = "dirichlet",
     candidates: Candidates = None,
     power: float = 2,
-    start: str = "temperature",
+    start: str = "logistic",
     confidence: float | None = None,
     sample_weight: object = None,
     from_logits: bool = False,
@@ -100,9 +100,10 @@ def calibration_error(
         or your own.
     power : float
         p of the risk-alignment objective sum |reconstructed - observed risk|^p.
-    start : {"temperature", "identity"}
+    start : {"logistic", "temperature", "identity"}
         Whose residuals a debiased error smooths: those of f at the temperature that fits,
-        or of f itself.
+        with "logistic" also shifted in log-odds as fits best (Platt's scaling; canonical
+        errors of more than two classes are not shifted), or of f itself.
     confidence : float, optional
         Level of the interval of a debiased error, such as 0.95.
     sample_weight : array-like of shape (n,), optional
@@ -369,9 +370,7 @@ def _curve_choices(setup: Setup, method: KernelSmoother, engine: str) -> list[Ch
     choices, candidates, _ = smoothing_choices(setup, method)
     if choices is not None:
         return choices
-    starts = [
-        started_at(problem.points, exponent_of(problem, method.start)) for problem in setup.problems
-    ]
+    starts = [Start.fit(problem, method.start).at(problem.points) for problem in setup.problems]
     return choose_by_risk(setup.problems, starts, setup.kernel, engine, candidates, setup.progress)
 
 

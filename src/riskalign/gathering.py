@@ -13,14 +13,14 @@ from functools import cached_property
 
 import numpy as np
 
-from riskalign.arrays import FloatArray, IntArray, floored_log, row_dot
+from riskalign.arrays import FloatArray, IntArray
 from riskalign.composition import Case
-from riskalign.coordinates import OFFSET, columns_of, like
+from riskalign.coordinates import OFFSET, like, residuals_and_slopes
 from riskalign.kernels import Kernel
 from riskalign.sample import Problem, Sample, reduce
 from riskalign.smoothing.gathered import Gathered
 from riskalign.smoothing.threads import ordered_map
-from riskalign.start import fit_temperature, powered, slope_of, without_each
+from riskalign.start import Start, features, n_parameters, powered, slopes_of
 from riskalign.validation import as_sample
 
 Batches = Iterable[tuple[object, object]]
@@ -29,8 +29,9 @@ Batches = Iterable[tuple[object, object]]
 CELLS = 500_000
 """Probabilities that are worked on at once: 4 MB, and fifty times that for what they become."""
 
-HELD = 4_096
-"""Rows that are held: they choose the bandwidth, and show the noise of the smoother."""
+HELD, HELD_CELLS = 4_096, 400_000
+"""Rows that are held at least, and probabilities: they choose the bandwidth, and show the noise
+of the smoother. With fewer, what a large sample shows is not seen."""
 
 
 @dataclass(frozen=True)
@@ -181,8 +182,9 @@ class _Reservoir:
                 weights=np.concatenate([each.weights for each in both]),
             )
         stay: IntArray = np.arange(len(keys))
-        if len(keys) > HELD:
-            stay = np.sort(np.argpartition(keys, HELD)[:HELD])
+        size = max(HELD, HELD_CELLS // sample.probabilities.shape[1])
+        if len(keys) > size:
+            stay = np.sort(np.argpartition(keys, size)[:size])
         self._keys = keys[stay]
         self._sample = replace(
             joined,
@@ -205,11 +207,10 @@ class Starts:
     start: str
 
     @cached_property
-    def _fits(self) -> list[tuple[float, float]]:
-        """Exponent and information of each problem."""
-        if self.start == "identity":
-            return [(1.0, 0.0)] * len(self.gathering.tables)
-        return [fit_temperature(self._at_nodes(k)) for k in range(len(self.gathering.tables))]
+    def fitted(self) -> list[Start]:
+        """The start of each problem."""
+        numbers = range(len(self.gathering.tables))
+        return [Start.fit(self._at_nodes(k), self.start) for k in numbers]
 
     def _at_nodes(self, k: int) -> Problem:
         """All rows of a problem as weighted rows at the nodes."""
@@ -223,19 +224,9 @@ class Starts:
         )
 
     def of(self, k: int, problem: Problem) -> tuple[FloatArray, FloatArray]:
-        """The start at rows, each left out of its fit, ``(b, 2)``; and its slope there.
-
-        A fixed start has no slope, ``(b, 0)``.
-        """
-        if self.start == "identity":
-            return problem.points, np.empty((len(problem.labels), 0))
-        exponents = without_each(problem, *self._fits[k])
-        g = powered(problem.points, exponents)
-        return g, slope_of(problem, g)
-
-    def exponent(self, k: int) -> float:
-        """The power of f that the start is."""
-        return self._fits[k][0]
+        """The start at rows, each left out of its fit, ``(b, 2)``; its slopes, ``(b, 2, p)``."""
+        g = self.fitted[k].without_each(problem)
+        return g, slopes_of(features(problem.points, n_parameters(self.start, 2)), g)
 
     def values(self, k: int, tau: float, *, slopes: bool) -> tuple[FloatArray, FloatArray]:
         """Residuals, and slopes if asked for, at the nodes, for labels 0 and 1, ``(M, d)`` each."""
@@ -245,21 +236,9 @@ class Starts:
         for y in (0, 1):
             problem = self._rows(k, f[:, 1], y)
             g, slope = self.of(k, problem)
-            columns = [columns_of(problem, problem.one_hot() - g)]
-            if slopes:
-                columns.append(columns_of(problem, slope))
-            found.append(np.concatenate(columns, axis=1) + OFFSET)
+            carried = slope if slopes else slope[:, :, :0]
+            found.append(residuals_and_slopes(problem, g, carried) + OFFSET)
         return found[0], found[1]
-
-    def information(self, k: int) -> float:
-        """How firmly all rows hold the fitted exponent."""
-        gathered = self.gathering.tables[k][1.0]
-        each = []
-        for y in (0, 1):
-            problem = self._rows(k, gathered.points[:, 1], y)
-            _, slope = self.of(k, problem)
-            each.append(row_dot(slope, floored_log(problem.points))[:, None])
-        return float(gathered.total((each[0], each[1]))[0])
 
     def _rows(self, k: int, p: FloatArray, y: int) -> Problem:
         """Rows of one label at given probabilities."""

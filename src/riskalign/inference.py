@@ -25,8 +25,10 @@ from scipy.special import ndtri, softmax
 from riskalign.arrays import FloatArray, IntArray, LabelArray, floored_log
 from riskalign.coordinates import (
     Part,
+    apart,
     columns_of,
     onto_simplex,
+    residuals_and_slopes,
     shares_of,
     smoothed_values,
     spread,
@@ -37,13 +39,13 @@ from riskalign.losses import KL, ProperLoss
 from riskalign.residual import Debiased, second_order
 from riskalign.sample import Problem, Sample, reduce
 from riskalign.start import (
+    FitNoise,
+    Start,
+    features,
     information_of,
-    overlap_of,
-    own_shift,
-    powered,
-    pushes,
-    slope_of,
-    temperature_exponents,
+    moved,
+    n_parameters,
+    slopes_of,
 )
 
 NULL_DRAWS = 30
@@ -89,7 +91,7 @@ class NullWorld:
     problems : the model's, whose kernels see its own predictions
     truths : (n, K) each, what the labels of each problem are drawn from
     parts : bandwidth and coordinates of each problem, by rows
-    start : "temperature" fits a temperature to each label set
+    start : its parameters are fitted to each label set
     """
 
     problems: Sequence[Problem]
@@ -121,7 +123,7 @@ class NullWorld:
         """Terms of one problem, ``(n, B)``: all label sets are smoothed together."""
         g = self.truths[k]
         sets = [replace(self.problems[k], labels=column) for column in labels.T]
-        starts = [self._start(drawn, g) for drawn in sets]
+        starts = [self._start(k, drawn) for drawn in sets]
         residuals = [
             columns_of(drawn, drawn.one_hot() - start)
             for drawn, start in zip(sets, starts, strict=True)
@@ -133,32 +135,38 @@ class NullWorld:
             q = spread(drawn, part)
             shift: FloatArray | float = 0.0
             if self.start != "identity":
-                slope, smoothed_slope = self._slopes[k]
-                push = pushes(drawn, g, information_of(drawn, slope))
-                shift = own_shift(slope, push, overlap_of(slope, smoothed_slope, drawn.weights))
-                q += smoothed_slope * push[:, None]
+                slopes, smoothed_slopes, noise = self._slopes[k]
+                push = noise.pushes(drawn, g)
+                shift = noise.own_shift(slopes, push)
+                q = q + moved(smoothed_slopes, push)
             R = onto_simplex(start, q)
             refinement = second_order(drawn, R, self._shares[k], shift)
             terms[:, b] = risk_of(drawn.loss, drawn.labels, g) - refinement
         return terms
 
     @cached_property
-    def _slopes(self) -> list[tuple[FloatArray, FloatArray]]:
-        """Slopes of the temperature start and their averages, the same for all label sets."""
-        slopes = []
+    def _slopes(self) -> list[tuple[FloatArray, FloatArray, FitNoise]]:
+        """Slopes of the start, their averages and what follows, the same for all label sets."""
+        found = []
         for k, (problem, g) in enumerate(zip(self.problems, self.truths, strict=True)):
-            slope = slope_of(problem, g)
-            smoothed = spread(problem, self._smooth(k, columns_of(problem, slope)))
-            slopes.append((slope, smoothed))
-        return slopes
+            p = n_parameters(self.start, problem.n_classes)
+            slopes = slopes_of(features(problem.points, p), g)
+            values = residuals_and_slopes(problem, g, slopes)
+            smoothed = apart(problem, self._smooth(k, values))[1]
+            information = information_of(problem, slopes)
+            noise = FitNoise.of(information, problem.weights, slopes, smoothed)
+            found.append((slopes, smoothed, noise))
+        return found
 
-    def _start(self, drawn: Problem, g: FloatArray) -> FloatArray:
+    def _start(self, k: int, drawn: Problem) -> FloatArray:
         """The start that would be fitted to the labels, each row left out: one Newton step."""
+        g = self.truths[k]
         if self.start == "identity":
             return g
-        push = pushes(drawn, g, information_of(drawn, slope_of(drawn, g)))
-        tilt = push.sum() - push
-        return softmax(floored_log(g) + tilt[:, None] * floored_log(drawn.points), axis=1)
+        slopes, _, noise = self._slopes[k]
+        push = noise.pushes(drawn, g)
+        tilt = moved(features(drawn.points, slopes.shape[2]), push.sum(axis=0) - push)
+        return softmax(floored_log(g) + tilt, axis=1)
 
     def _smooth(self, k: int, residuals: FloatArray) -> FloatArray:
         own = [Part(part.rows, [part.choices[k]]) for part in self.parts]
@@ -192,7 +200,7 @@ class Fit:
         if self.start == "identity":
             return sample.probabilities
         whole = Problem("all", sample.probabilities, sample.labels, sample.weights, KL)
-        return powered(whole.points, float(np.median(temperature_exponents(whole))))
+        return Start.fit(whole, "temperature").at(whole.points)
 
     def null_terms(self, truth: FloatArray, labels: IntArray, rows: IntArray) -> FloatArray:
         """Terms of label sets drawn from a truth ``(m, K)`` at some rows, ``(m, B)``."""

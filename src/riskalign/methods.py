@@ -165,7 +165,7 @@ class KernelSmoother:
     estimator: str = "debiased"
     candidates: Candidates = None
     power: float = 2
-    start: str = "temperature"
+    start: str = "logistic"
     norm: str | None = None
 
     __repr__: ClassVar = spelled

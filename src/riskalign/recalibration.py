@@ -31,18 +31,13 @@ from riskalign.residual import BATCH
 from riskalign.sample import Problem, Sample, on_simplex, reduce
 from riskalign.smoothing import choose_smoother
 from riskalign.smoothing.squared import SquaredKernel
-from riskalign.start import STARTS, powered
+from riskalign.start import Start, powered
 
 RARE = 20
 """Samples below which a class has no curve of its own: what is smoothed would be noise."""
 
 ENGINE = {"binary": "auto", "classwise": "grid", "canonical": "auto"}
 """How calibrators sum: many small problems cost less on nodes than exactly."""
-
-
-def exponent_of(problem: Problem, start: str) -> float:
-    """The power of f that a start is, one for all points."""
-    return float(np.median(STARTS[start](problem)))
 
 
 def started_at(points: FloatArray, exponent: float) -> FloatArray:
@@ -156,7 +151,7 @@ class Recalibration:
         """Learn the map; bandwidths are found by risk alignment unless given."""
         whole = Problem("all", sample.probabilities, sample.labels, sample.weights, KL)
         choices = _choices(reduce(sample, notion, L2), notion, bandwidth)
-        plain = cls(sample, notion, exponent_of(whole, start), choices, 1.0)
+        plain = cls(sample, notion, _exponent(whole, start), choices, 1.0)
         g = started_at(sample.probabilities, plain.exponent)
         q = plain._smooth(sample.probabilities, left_out=True)
         size = float(sample.weights @ row_dot(q, q))
@@ -185,6 +180,11 @@ class Recalibration:
                 return own
             q[:, k] = own[:, 1]
         return q
+
+
+def _exponent(problem: Problem, start: str) -> float:
+    """The power of f that a start is."""
+    return 1.0 if start == "identity" else float(Start.fit(problem, start).parameters[0])
 
 
 def _choices(

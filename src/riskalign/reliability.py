@@ -12,15 +12,10 @@ from riskalign.arrays import FloatArray
 from riskalign.composition import Case
 from riskalign.coordinates import Choice
 from riskalign.kernels import Kernel
-from riskalign.recalibration import (
-    Support,
-    exponent_of,
-    smoothed_at,
-    started_at,
-    support_at,
-)
+from riskalign.recalibration import Support, smoothed_at, support_at
 from riskalign.sample import on_simplex
 from riskalign.smoothing import choose_smoother
+from riskalign.start import Start
 
 
 @dataclass(frozen=True)
@@ -113,10 +108,9 @@ def curve_of_residuals(
     x = on_simplex(points)
     R = []
     for problem, choice in zip(case.problems, choices, strict=True):
-        exponent = exponent_of(problem, start)
-        g = started_at(problem.points, exponent)
-        q = smoothed_at(problem, g, choice, x, kernel, engine)
-        R.append(shown_of(started_at(x, exponent), q))
+        fitted = Start.fit(problem, start)
+        q = smoothed_at(problem, fitted.at(problem.points), choice, x, kernel, engine)
+        R.append(shown_of(fitted.at(x), q))
     return _curve(case, points, kernel, engine, choices, R)
 
 

@@ -1,6 +1,6 @@
 """The debiased estimate: residuals are smoothed, and what their noise adds is taken out.
 
-With g a start (f itself, or f at the temperature that fits), e = y - g its residuals and
+With g a start (f itself, or f as a few parameters correct it), e = y - g its residuals and
 w_ij the kernel's weights without the row itself,
 
     R_i = g_i + sum_j w_ij e_j,    s_i = sum_j w_ij^2.
@@ -13,7 +13,7 @@ average with weight s_i gains twice what R's noise costs it when it is left out.
     terms_i = <y_i, l(f_i)> - 1/2 <y_i, l(R_i) + l(R_i + s_i (y_i - R_i))>
 
 has an expectation below the true error by the *squared* smoothing bias alone. A fitted
-temperature is noise of R too: a label is let into its fit along with the average.
+start is noise of R too: a label is let into its fit along with the average.
 """
 
 from __future__ import annotations
@@ -29,26 +29,19 @@ from riskalign.coordinates import (
     KEPT_SHARE,
     Choice,
     Part,
-    columns_of,
+    apart,
     is_single,
     like,
     onto_simplex,
+    residuals_and_slopes,
     shares_of,
     smoothed_values,
-    spread,
 )
 from riskalign.decomposition import risk_of
 from riskalign.kernels import Kernel
 from riskalign.sample import Problem
 from riskalign.smoothing import Engine
-from riskalign.start import (
-    information_of,
-    overlap_of,
-    own_shift,
-    pushes,
-    slope_of,
-    started,
-)
+from riskalign.start import FitNoise, Start, features, moved, n_parameters, slopes_of
 
 BATCH = 64
 """Problems whose residuals and coordinates are held at once."""
@@ -121,36 +114,21 @@ def _estimates(
     engine: Engine,
 ) -> Iterator[Debiased]:
     """The estimate of each problem; `shown` is the choice that it reports."""
-    starts = [started(problem, start) for problem in batch]
-    slopes = [slope_of(p, g) for p, g in zip(batch, starts, strict=True)]
-    if start == "identity":
-        slopes = [np.empty((len(g), 0)) for g in starts]
-    values = [
-        np.concatenate(
-            [columns_of(problem, problem.one_hot() - g), columns_of(problem, slope)], axis=1
-        )
-        for problem, g, slope in zip(batch, starts, slopes, strict=True)
+    fits = [Start.fit(problem, start) for problem in batch]
+    starts = [fit.without_each(problem) for fit, problem in zip(fits, batch, strict=True)]
+    slopes = [
+        slopes_of(features(problem.points, n_parameters(start, problem.n_classes)), g)
+        for problem, g in zip(batch, starts, strict=True)
     ]
+    values = [residuals_and_slopes(*each) for each in zip(batch, starts, slopes, strict=True)]
     shares = shares_of(batch, parts, kernel, engine)
     smoothed = smoothed_values(batch, values, parts, kernel, engine)
     for k, (problem, g, slope) in enumerate(zip(batch, starts, slopes, strict=True)):
-        fit = TemperatureFit.of(problem, slope, smoothed[k]) if slope.size else None
-        yield combine(problem, g, slope, smoothed[k], shares[k], shown[k], fit)
-
-
-@dataclass(frozen=True)
-class TemperatureFit:
-    """What all samples together say of the fitted temperature; see the functions' own words."""
-
-    information: float
-    overlap: float
-
-    @classmethod
-    def of(cls, problem: Problem, slope: FloatArray, smoothed: FloatArray) -> TemperatureFit:
-        """From averages ``(n, d)`` of residuals and slopes."""
-        smoothed_slope = spread(problem, smoothed[:, smoothed.shape[1] // 2 :])
-        overlap = overlap_of(slope, smoothed_slope, problem.weights)
-        return cls(information_of(problem, slope), overlap)
+        noise = None
+        if start != "identity":
+            smoothed_slope = apart(problem, smoothed[k])[1]
+            noise = FitNoise.of(fits[k].information, problem.weights, slope, smoothed_slope)
+        yield combine(problem, g, slope, smoothed[k], shares[k], shown[k], noise)
 
 
 def combine(
@@ -160,17 +138,16 @@ def combine(
     smoothed: FloatArray,
     s: FloatArray,
     choice: Choice,
-    fit: TemperatureFit | None,
+    noise: FitNoise | None,
 ) -> Debiased:
     """The estimate of some rows, from averages ``(n, d)`` of residuals and of slopes."""
-    width = columns_of(problem, start).shape[1]
-    q = spread(problem, smoothed[:, :width])
+    q, smoothed_slope = apart(problem, smoothed)
     shift: FloatArray | float = 0.0
-    if fit is not None:
-        push = pushes(problem, start, fit.information)
-        shift = own_shift(slope, push, fit.overlap)
+    if noise is not None:
+        push = noise.pushes(problem, start)
+        shift = noise.own_shift(slope, push)
         # The row leaves its neighbours' starts too.
-        q += spread(problem, smoothed[:, width:]) * push[:, None]
+        q = q + moved(smoothed_slope, push)
     R = onto_simplex(start, q)
     loss_f = problem.loss(problem.points)  # (n, K)
     gains = loss_f - problem.loss(R)

@@ -24,7 +24,6 @@ from riskalign.arrays import FloatArray, IntArray
 from riskalign.estimate import calibration_error
 from riskalign.recalibration import Recalibration
 from riskalign.sample import Sample, on_simplex
-from riskalign.start import STARTS
 from riskalign.validation import ROW_SUM_TOLERANCE, one_of
 
 NOTIONS = ("classwise", "canonical")
@@ -113,7 +112,7 @@ class KernelCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             Weights.
         """
         one_of("notion", self.notion, NOTIONS)
-        one_of("start", self.start, STARTS)
+        one_of("start", self.start, ("temperature", "identity"))
         X, y = validate_data(self, _column(X), y, dtype=np.float64, ensure_min_samples=2)
         check_classification_targets(y)
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)

@@ -1,115 +1,223 @@
-"""Starts whose residuals are smoothed: f itself, or f at the temperature that fits.
+"""Starts whose residuals are smoothed: f itself, or f as a few parameters correct it.
 
-A temperature start is f^t, renormalised, with the exponent t that minimises the log loss of
-the *other* rows. What its fit adds to the noise of an estimate is known in closed form.
+With phi_p(f) features of a prediction, one number an outcome, and theta_p the parameters,
+
+    g = softmax(sum_p theta_p phi_p(f)),
+
+where "temperature" has the feature log f, "logistic" a second one that shifts the second of
+two outcomes (Platt's scaling), and "identity" none: g is f. The parameters minimise the log
+loss of the *other* rows. What their fit adds to the noise of an estimate is known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import softmax
 
-from riskalign.arrays import FloatArray, floored_log, row_dot
+from riskalign.arrays import FloatArray, floored_log
 from riskalign.sample import Problem
+
+STARTS = ("logistic", "temperature", "identity")
+"""Starts by name. Problems of more than two outcomes have no shifts: of K of them the kernel
+would have to smooth K^2 slopes. For them "logistic" is "temperature"."""
 
 NEWTON_STEPS = 30
 STEEPEST = 20.0
-"""Largest exponent of the temperature start: beyond it predictions are zeros and ones."""
+"""Largest exponent of a start: beyond it predictions are zeros and ones."""
+
+FARTHEST = 2.0
+"""Largest step of a shift in one iteration, and by leaving out one row."""
+
+PRIOR = 0.25
+"""Precision with which exponent and shift of a logistic start are held at 1 and 0 beforehand: a
+class without positives would be shifted without end."""
 
 
-def powered(f: FloatArray, exponent: float | FloatArray) -> FloatArray:
+def powered(f: FloatArray, exponent: float) -> FloatArray:
     """f^exponent, renormalised ``(n, K)``: f at the temperature 1/exponent."""
-    rows = exponent[:, None] if isinstance(exponent, np.ndarray) else exponent
-    return softmax(rows * floored_log(f), axis=1)
+    return softmax(exponent * floored_log(f), axis=1)
 
 
-def temperature_exponents(problem: Problem) -> FloatArray:
-    """For each row, the exponent that minimises the log loss of all *other* rows, ``(n,)``.
+def n_parameters(name: str, n_classes: int) -> int:
+    """Parameters of a start."""
+    if name == "identity":
+        return 0
+    return 2 if name == "logistic" and n_classes == 2 else 1
 
-    Newton's method for all rows, then one step that takes each row out.
+
+def features(points: FloatArray, n_parameters: int) -> FloatArray:
+    """Phi of points ``(n, K)``, as ``(n, K, p)``."""
+    z = floored_log(points)
+    if n_parameters < 2:
+        return z[:, :, None][:, :, :n_parameters]
+    shift = np.zeros_like(z)
+    shift[:, 1] = 1.0
+    return np.stack([z, shift], axis=2)
+
+
+@dataclass(frozen=True)
+class Start:
+    """A start fitted to all rows of a problem.
+
+    Attributes
+    ----------
+    parameters : theta ``(p,)``; the first is the exponent
+    information : how firmly the rows hold it, minus the second derivative, ``(p, p)``
     """
-    return without_each(problem, *fit_temperature(problem))
+
+    parameters: FloatArray
+    information: FloatArray
+
+    @classmethod
+    def fit(cls, problem: Problem, name: str) -> Start:
+        """The parameters that minimise the log loss, by Newton's method."""
+        p = n_parameters(name, problem.n_classes)
+        theta, phi = _beforehand(p), features(problem.points, p)
+        for _ in range(NEWTON_STEPS):
+            gradient, information = _derivatives(problem, phi, theta)
+            if not np.any(information):
+                break
+            step = np.linalg.solve(information, gradient)
+            step[:1] = np.clip(step[:1], -theta[:1] / 2, theta[:1])
+            step[1:] = np.clip(step[1:], -FARTHEST, FARTHEST)
+            theta = theta + step
+            theta[:1] = np.minimum(theta[:1], STEEPEST)
+            if np.abs(step).max() < 1e-8 or theta[0] == STEEPEST:
+                break
+        return cls(theta, _derivatives(problem, phi, theta)[1])
+
+    def at(self, points: FloatArray) -> FloatArray:
+        """G at points ``(m, K)``."""
+        if np.array_equal(self.parameters, _beforehand(len(self.parameters))):
+            return points
+        return softmax(features(points, len(self.parameters)) @ self.parameters, axis=1)
+
+    def without_each(self, problem: Problem) -> FloatArray:
+        """G at some of the rows, each left out of the fit, ``(n, K)``: one Newton step."""
+        if not len(self.parameters):
+            return problem.points
+        phi = features(problem.points, len(self.parameters))
+        g = softmax(phi @ self.parameters, axis=1)
+        weights = problem.weights
+        rest = self.information - weights[:, None, None] * _information(phi, g)
+        score = weights[:, None] * scores(problem, phi, g)
+        shift = np.zeros_like(score)
+        held = np.linalg.det(rest) > 0  # by the other rows too
+        shift[held] = np.linalg.solve(rest[held], score[held][:, :, None])[:, :, 0]
+        exponent = self.parameters[0]
+        theta = self.parameters - shift
+        theta[:, 0] = np.clip(theta[:, 0], exponent / 2, 2 * exponent)
+        theta[:, 1:] = np.clip(
+            theta[:, 1:], self.parameters[1:] - FARTHEST, self.parameters[1:] + FARTHEST
+        )
+        return softmax(np.einsum("nkp,np->nk", phi, theta), axis=1)
 
 
-def fit_temperature(problem: Problem) -> tuple[float, float]:
-    """The exponent that minimises the log loss, and minus the second derivative there."""
-    z, y, w = floored_log(problem.points), problem.one_hot(), problem.weights
-    exponent = 1.0
-    for _ in range(NEWTON_STEPS):
-        score, information = _score(z, y, powered(problem.points, exponent))
-        total = float(w @ information)
-        if total <= 0:
-            return exponent, 0.0
-        step = float(np.clip(w @ score / total, -exponent / 2, exponent))
-        exponent = min(exponent + step, STEEPEST)
-        if abs(step) < 1e-8 or exponent == STEEPEST:
-            break
-    _, information = _score(z, y, powered(problem.points, exponent))
-    return exponent, float(w @ information)
+def _beforehand(n_parameters: int) -> FloatArray:
+    """The parameters of f itself."""
+    return np.array([1.0, 0.0])[:n_parameters]
 
 
-def without_each(problem: Problem, exponent: float, information: float) -> FloatArray:
-    """The exponent that a fit to all rows would give without each row, ``(n,)``."""
-    w = problem.weights
-    f = problem.points
-    score, own = _score(floored_log(f), problem.one_hot(), powered(f, exponent))
-    rest = information - w * own
-    with np.errstate(divide="ignore", invalid="ignore"):
-        shift = np.where(rest > 0, w * score / rest, 0.0)
-    return np.clip(exponent - shift, exponent / 2, 2 * exponent)
+def _prior(n_parameters: int) -> FloatArray:
+    """What holds the parameters beside the rows, ``(p, p)``."""
+    return PRIOR * np.eye(n_parameters) if n_parameters > 1 else np.zeros((n_parameters,) * 2)
 
 
-def _score(z: FloatArray, y: FloatArray, g: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Derivative of the log-likelihood of softmax(exponent z), and minus the second one."""
-    mean = row_dot(g, z)
-    return row_dot(y, z) - mean, row_dot(g, (z - mean[:, None]) ** 2)
+def _derivatives(
+    problem: Problem, phi: FloatArray, theta: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Derivative of the log-likelihood ``(p,)``, and minus the second one ``(p, p)``."""
+    g = softmax(phi @ theta, axis=1) if len(theta) else problem.points
+    prior = _prior(len(theta))
+    gradient = problem.weights @ scores(problem, phi, g) - prior @ (theta - _beforehand(len(theta)))
+    information = np.tensordot(problem.weights, _information(phi, g), axes=1) + prior
+    return gradient, information
 
 
-STARTS: dict[str, Callable[[Problem], FloatArray]] = {
-    "identity": lambda problem: np.ones(len(problem.labels)),
-    "temperature": temperature_exponents,
-}
-"""Starts by name: the exponents of f, one a row."""
+def scores(problem: Problem, phi: FloatArray, g: FloatArray) -> FloatArray:
+    """<y - g, phi>: what each label says of the parameters, ``(n, p)``."""
+    own: FloatArray = phi[np.arange(len(g)), problem.labels]
+    return own - np.einsum("nk,nkp->np", g, phi)
 
 
-def started(problem: Problem, start: str) -> FloatArray:
-    """The start g at each row, ``(n, K)``."""
-    if start == "identity":
-        return problem.points
-    return powered(problem.points, STARTS[start](problem))
+def slopes_of(phi: FloatArray, g: FloatArray) -> FloatArray:
+    """The derivatives of a start g by its parameters, ``(n, K, p)``."""
+    mean = np.einsum("nk,nkp->np", g, phi)
+    slopes: FloatArray = g[:, :, None] * (phi - mean[:, None, :])
+    return slopes
 
 
-def slope_of(problem: Problem, g: FloatArray) -> FloatArray:
-    """The derivative of a temperature start g by its exponent, ``(n, K)``."""
-    z = floored_log(problem.points)
-    return g * (z - row_dot(g, z)[:, None])
+def _information(phi: FloatArray, g: FloatArray) -> FloatArray:
+    """What each row adds to the information, ``(n, p, p)``."""
+    return np.einsum("nkp,nkq->npq", slopes_of(phi, g), phi)
 
 
-def information_of(problem: Problem, slope: FloatArray) -> float:
-    """How firmly all rows together hold the fitted exponent."""
-    return float(problem.weights @ row_dot(slope, floored_log(problem.points)))
+def started(problem: Problem, name: str) -> FloatArray:
+    """The start g at each row, left out of its fit, ``(n, K)``."""
+    return Start.fit(problem, name).without_each(problem)
 
 
-def pushes(problem: Problem, g: FloatArray, information: float) -> FloatArray:
-    """By how much each row's label moves the fitted exponent, ``(n,)``."""
-    if information <= 0:
-        return np.zeros(len(g))
-    z = floored_log(problem.points)
-    return problem.weights * row_dot(problem.one_hot() - g, z) / information
+@dataclass(frozen=True)
+class FitNoise:
+    """How the labels of a problem move its start, and how much of that remains in R.
 
+    A fitted theta errs by some delta, and g by slopes delta. The kernel sees and smooths away
+    a part, slopes overlap delta; but the noise of the averages holds that very part again, so
+    that all of it remains. Its variance less what is counted as noise of the averages is the
+    share `left`.
 
-def overlap_of(slope: FloatArray, smoothed_slope: FloatArray, weights: FloatArray) -> float:
-    """The part of a wrong exponent that the kernel can see, and smoothing residuals undoes."""
-    size = float(weights @ row_dot(slope, slope))
-    overlap = float(weights @ row_dot(slope, smoothed_slope)) / size if size > 0 else 0.0
-    return min(max(overlap, 0.0), 1.0)
-
-
-def own_shift(slope: FloatArray, push: FloatArray, overlap: float) -> FloatArray:
-    """What letting a label into the fit of the temperature does to its own R, ``(n, K)``.
-
-    Of the variance of g, the share 1 - overlap^2 remains in R.
+    Attributes
+    ----------
+    information : ``(p, p)``
+    left : ``(p, p)``
     """
-    return (1.0 - overlap**2) * slope * push[:, None]
+
+    information: FloatArray
+    left: FloatArray
+
+    @classmethod
+    def of(
+        cls, information: FloatArray, weights: FloatArray, slopes: FloatArray, smoothed: FloatArray
+    ) -> FitNoise:
+        """From the information of all rows, slopes ``(n, K, p)`` of some and their averages."""
+        return cls(information, _left(weights, slopes, smoothed, information))
+
+    def pushes(self, problem: Problem, g: FloatArray) -> FloatArray:
+        """By how much each row's label moves the parameters, ``(n, p)``."""
+        phi = features(problem.points, len(self.information))
+        score = problem.weights[:, None] * scores(problem, phi, g)
+        return score @ np.linalg.pinv(self.information, hermitian=True)
+
+    def own_shift(self, slopes: FloatArray, push: FloatArray) -> FloatArray:
+        """What letting a label into the fit does to its own R, ``(n, K)``."""
+        return moved(slopes, push @ self.left.T)
+
+
+def information_of(problem: Problem, slopes: FloatArray) -> FloatArray:
+    """How firmly all rows together hold the parameters, ``(p, p)``."""
+    p = slopes.shape[2]
+    weighted = problem.weights[:, None, None] * slopes
+    return np.einsum("nkp,nkq->pq", weighted, features(problem.points, p)) + _prior(p)
+
+
+def moved(slopes: FloatArray, push: FloatArray) -> FloatArray:
+    """By how much parameters that move by ``(n, p)`` move g, ``(n, K)``."""
+    return np.einsum("nkp,np->nk", slopes, push)
+
+
+def _left(
+    weights: FloatArray, slopes: FloatArray, smoothed: FloatArray, information: FloatArray
+) -> FloatArray:
+    """1 - overlap^2, for matrices: (V - O V O') V^-1, with V the variance of the parameters."""
+    weighted = weights[:, None, None] * slopes
+    size = np.einsum("nkp,nkq->pq", weighted, slopes)
+    seen = np.einsum("nkp,nkq->pq", weighted, smoothed)
+    overlap = np.linalg.pinv(size, hermitian=True) @ seen
+    values, vectors = np.linalg.eigh(information)
+    # in coordinates in which the parameters are independent, with variance 1
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    inverse = np.linalg.pinv(root)
+    axes, shares, _ = np.linalg.svd(root.T @ overlap @ inverse.T)
+    return inverse.T @ (axes * (1.0 - np.minimum(shares, 1.0) ** 2)) @ axes.T @ root.T

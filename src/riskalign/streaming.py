@@ -43,7 +43,7 @@ def calibration_error_of_batches(
     kernel: str = "dirichlet",
     candidates: Candidates = None,
     power: float = 2,
-    start: str = "temperature",
+    start: str = "logistic",
     confidence: float | None = None,
     from_logits: bool = False,
     normalize: bool = False,
@@ -149,11 +149,11 @@ class Stream:
             found = combine(
                 problem,
                 rows.start,
-                rows.slope,
+                rows.slopes,
                 rows.averages,
                 rows.share,
                 self.smoothing.choices[k],
-                self.smoothing.fits[k],
+                self.smoothing.noises[k],
             )
             refinement = found.risk - found.terms
             yield RowTerms(
@@ -215,7 +215,7 @@ class Stream:
             of_squares = squared.at((k, choice.bandwidth), at).log_density
             if self.method.estimator == DEBIASED:
                 q = average.mean[:, :1] - OFFSET
-                start = started_at(x, self.smoothing.starts.exponent(k))
+                start = self.smoothing.starts.fitted[k].at(x)
                 R.append(shown_of(start, np.concatenate([-q, q], axis=1)))
             else:
                 R.append(average.mean)

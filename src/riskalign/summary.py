@@ -196,7 +196,7 @@ def summarize(
     result = calibration_error(y, p, notion=asked, confidence=confidence, **options)
     result = replace(result, classes=sample.classes)
     # Curves show the R behind the error: the same start, the same way to a bandwidth.
-    as_estimated = options | {"grid": GRID, "start": "temperature"}
+    as_estimated = options | {"grid": GRID, "start": "logistic"}
     own: tuple[Diagram, ...] = ()
     if asked != "canonical":
         curve = reliability_curve(y, p, notion=asked, bandwidth=result.search, **as_estimated)

@@ -1,0 +1,139 @@
+"""Starts: fitted without each row, and what their fit adds to the noise."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+import riskalign as ra
+from riskalign.losses import LOSSES
+from riskalign.sample import Problem
+from riskalign.start import (
+    PRIOR,
+    FitNoise,
+    Start,
+    features,
+    information_of,
+    powered,
+    slopes_of,
+    started,
+)
+
+KL = LOSSES["kl"]
+
+
+def problem_of(n=300, n_classes=4, *, single, seed=4, t2=0.5):
+    data = ra.datasets.temperature(n, n_classes, t2=t2, seed=seed)
+    if single:
+        return Problem("p", data.y_prob[:, 0], (data.y_true == 0) * 1, np.ones(n), KL.binary)
+    return Problem("p", data.y_prob, data.y_true, np.ones(n), KL)
+
+
+def plain_start(problem, theta):
+    """softmax(a log f + (0, b)), by loops."""
+    rows = []
+    for f in problem.points:
+        z = [theta[0] * np.log(max(p, 1e-9)) for p in f]
+        z[1] += theta[1] if len(theta) > 1 else 0.0
+        e = np.exp(np.array(z) - max(z))
+        rows.append(e / e.sum())
+    return np.array(rows)
+
+
+def plain_fit(problem, n_parameters):
+    """Parameters of the least penalised log loss, by a general minimiser."""
+    beforehand = np.array([1.0, 0.0])[:n_parameters]
+    prior = PRIOR if n_parameters > 1 else 0.0
+
+    def risk(theta):
+        g = plain_start(problem, theta)
+        losses = -np.log(g[np.arange(len(g)), problem.labels])
+        return problem.weights @ losses + prior / 2 * np.sum((theta - beforehand) ** 2)
+
+    return minimize(risk, beforehand, method="Nelder-Mead", options={"xatol": 1e-7}).x
+
+
+@pytest.mark.parametrize(
+    ("name", "single", "n_parameters"),
+    [("temperature", False, 1), ("temperature", True, 1), ("logistic", True, 2)],
+)
+def test_starts_are_those_fitted_without_each_row(name, single, n_parameters):
+    problem = problem_of(120, single=single)
+    got = started(problem, name)
+    whole = Start.fit(problem, name)
+    np.testing.assert_allclose(whole.parameters, plain_fit(problem, n_parameters), atol=1e-4)
+    moves = np.abs(got - whole.at(problem.points)).max(axis=1)
+    assert moves.max() > 0.004
+    for i in (np.argmax(moves), 0, 50):
+        rest = problem.take(np.delete(np.arange(120), i))
+        alone = problem.take(np.array([i]))
+        expected = plain_start(alone, plain_fit(rest, n_parameters))[0]
+        assert np.abs(got[i] - expected).max() < 0.15 * moves[i] + 1e-4  # one Newton step
+
+
+def test_many_classes_are_not_shifted_and_the_identity_is_f():
+    problem = problem_of(single=False)
+    np.testing.assert_array_equal(started(problem, "logistic"), started(problem, "temperature"))
+    np.testing.assert_array_equal(started(problem, "identity"), problem.points)
+
+
+def test_a_logistic_start_undoes_temperature_and_shift():
+    """Class-wise, a temperature of many classes is a slope and a shift in log-odds."""
+    data = ra.datasets.temperature(20_000, 10, t2=0.6, seed=1)
+    problem = Problem("p", data.y_prob[:, 0], (data.y_true == 0) * 1, np.ones(20_000), KL.binary)
+    truth = data.conditional[:, 0]
+
+    def miss(name):
+        gap = started(problem, name)[:, 1] - truth
+        means = [part.mean() for part in np.array_split(gap[np.argsort(data.y_prob[:, 0])], 50)]
+        return np.mean(np.square(means))
+
+    assert miss("logistic") < 0.1 * min(miss("temperature"), miss("identity"))
+
+
+def test_powers_are_temperatures():
+    data = ra.datasets.temperature(50, 4, t2=0.5, seed=0)
+    np.testing.assert_allclose(powered(data.y_prob, 0.5), data.conditional, atol=1e-12)
+
+
+@pytest.mark.parametrize(("single", "n_parameters"), [(False, 1), (True, 1), (True, 2)])
+def test_slopes_are_derivatives(single, n_parameters):
+    problem = problem_of(20, single=single)
+    theta, step = np.array([0.7, -0.4])[:n_parameters], 1e-6
+    slopes = slopes_of(features(problem.points, n_parameters), plain_start(problem, theta))
+    for p in range(n_parameters):
+        up, down = (plain_start(problem, theta + sign * step * np.eye(2)[p][:n_parameters])
+                    for sign in (1, -1))  # fmt: skip
+        np.testing.assert_allclose(slopes[:, :, p], (up - down) / (2 * step), atol=1e-8)
+
+
+def test_what_is_left_of_the_noise_of_a_fit():
+    problem = problem_of(single=True)
+    g = started(problem, "logistic")
+    slopes = slopes_of(features(problem.points, 2), g)
+    one = slopes[:, :, :1]
+    weights = np.random.default_rng(0).uniform(0.5, 2, len(g))
+    left = FitNoise.of(np.array([[7.0]]), weights, one, 0.6 * one).left
+    np.testing.assert_allclose(left, [[1 - 0.6**2]], atol=1e-12)
+    information = information_of(problem, slopes)
+    for share in (0.0, 0.5, 1.0):  # of both parameters alike
+        left = FitNoise.of(information, weights, slopes, share * slopes).left
+        np.testing.assert_allclose(left, (1 - share**2) * np.eye(2), atol=1e-9)
+    overlap = np.array([[0.5, 0.1], [-0.2, 0.3]])
+    noise = FitNoise.of(information, weights, slopes, slopes @ overlap)
+    V = np.linalg.inv(information)
+    np.testing.assert_allclose(noise.left @ V, V - overlap @ V @ overlap.T, atol=1e-9)
+
+
+@pytest.mark.parametrize("positives", [0, 1, 50])
+@pytest.mark.parametrize("at", [[0.0], [1.0], [0.3], [0.0, 1.0]])
+def test_fits_of_hard_problems_are_finite(positives, at):
+    f = np.resize(at, 50).astype(float)
+    labels = (np.arange(50) < positives) * 1
+    problem = Problem("p", f, labels, np.ones(50), KL.binary)
+    g = started(problem, "logistic")
+    assert np.isfinite(g).all()
+    np.testing.assert_allclose(g.sum(axis=1), 1)
+    light = replace(problem, weights=np.full(50, 1e-12))
+    np.testing.assert_allclose(Start.fit(light, "logistic").parameters, [1, 0], atol=1e-6)
