@@ -116,7 +116,7 @@ def test_what_is_left_of_the_noise_of_a_fit():
     weights = np.random.default_rng(0).uniform(0.5, 2, len(g))
     left = FitNoise.of(np.array([[7.0]]), weights, one, 0.6 * one).left
     np.testing.assert_allclose(left, [[1 - 0.6**2]], atol=1e-12)
-    information = information_of(problem, slopes)
+    information = information_of(problem, slopes, features(problem.points, 2))
     for share in (0.0, 0.5, 1.0):  # of both parameters alike
         left = FitNoise.of(information, weights, slopes, share * slopes).left
         np.testing.assert_allclose(left, (1 - share**2) * np.eye(2), atol=1e-9)

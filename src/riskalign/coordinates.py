@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from riskalign.arrays import FloatArray, IntArray
+from riskalign.arrays import FloatArray, IntArray, row_sum
 from riskalign.bandwidth import Curve
 from riskalign.kernels import Kernel
 from riskalign.sample import Problem
@@ -107,7 +107,7 @@ def columns_of(problem: Problem, residuals: FloatArray) -> FloatArray:
 def onto_simplex(start: FloatArray, smoothed: FloatArray) -> FloatArray:
     """The start and its smoothed residuals ``(n, K)``; no entry below a share of its start."""
     R = np.maximum(start + smoothed, KEPT_SHARE * start)
-    R /= R.sum(axis=1, keepdims=True)
+    R /= row_sum(R)[:, None]
     return R
 
 

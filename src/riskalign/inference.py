@@ -150,10 +150,11 @@ class NullWorld:
         found = []
         for k, (problem, g) in enumerate(zip(self.problems, self.truths, strict=True)):
             p = n_parameters(self.start, problem.n_classes)
-            slopes = slopes_of(features(problem.points, p), g)
+            phi = features(problem.points, p)
+            slopes = slopes_of(phi, g)
             values = residuals_and_slopes(problem, g, slopes)
             smoothed = apart(problem, self._smooth(k, values))[1]
-            information = information_of(problem, slopes)
+            information = information_of(problem, slopes, phi)
             noise = FitNoise.of(information, problem.weights, slopes, smoothed)
             found.append((slopes, smoothed, noise))
         return found

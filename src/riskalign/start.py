@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import softmax
+from scipy.special import expit, softmax
 
 from riskalign.arrays import FloatArray, floored_log
 from riskalign.sample import Problem
@@ -37,7 +37,16 @@ class without positives would be shifted without end."""
 
 def powered(f: FloatArray, exponent: float) -> FloatArray:
     """f^exponent, renormalised ``(n, K)``: f at the temperature 1/exponent."""
-    return softmax(exponent * floored_log(f), axis=1)
+    return _softmax(exponent * floored_log(f))
+
+
+def _softmax(logits: FloatArray) -> FloatArray:
+    """Points of the simplex ``(n, K)``."""
+    if logits.shape[1] == 2:
+        odds = logits[:, 1] - logits[:, 0]
+        return np.array([expit(-odds), expit(odds)]).T
+    points: FloatArray = softmax(logits, axis=1)
+    return points
 
 
 def n_parameters(name: str, n_classes: int) -> int:
@@ -92,14 +101,14 @@ class Start:
         """G at points ``(m, K)``."""
         if np.array_equal(self.parameters, _beforehand(len(self.parameters))):
             return points
-        return softmax(features(points, len(self.parameters)) @ self.parameters, axis=1)
+        return _softmax(features(points, len(self.parameters)) @ self.parameters)
 
     def without_each(self, problem: Problem) -> FloatArray:
         """G at some of the rows, each left out of the fit, ``(n, K)``: one Newton step."""
         if not len(self.parameters):
             return problem.points
         phi = features(problem.points, len(self.parameters))
-        g = softmax(phi @ self.parameters, axis=1)
+        g = _softmax(phi @ self.parameters)
         weights = problem.weights
         rest = self.information - weights[:, None, None] * _information(phi, g)
         score = weights[:, None] * scores(problem, phi, g)
@@ -112,7 +121,7 @@ class Start:
         theta[:, 1:] = np.clip(
             theta[:, 1:], self.parameters[1:] - FARTHEST, self.parameters[1:] + FARTHEST
         )
-        return softmax(np.einsum("nkp,np->nk", phi, theta), axis=1)
+        return _softmax(moved(phi, theta))
 
 
 def _beforehand(n_parameters: int) -> FloatArray:
@@ -129,11 +138,10 @@ def _derivatives(
     problem: Problem, phi: FloatArray, theta: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Derivative of the log-likelihood ``(p,)``, and minus the second one ``(p, p)``."""
-    g = softmax(phi @ theta, axis=1) if len(theta) else problem.points
-    prior = _prior(len(theta))
-    gradient = problem.weights @ scores(problem, phi, g) - prior @ (theta - _beforehand(len(theta)))
-    information = np.tensordot(problem.weights, _information(phi, g), axes=1) + prior
-    return gradient, information
+    g = _softmax(phi @ theta) if len(theta) else problem.points
+    gradient = problem.weights @ scores(problem, phi, g)
+    gradient -= _prior(len(theta)) @ (theta - _beforehand(len(theta)))
+    return gradient, information_of(problem, slopes_of(phi, g), phi)
 
 
 def scores(problem: Problem, phi: FloatArray, g: FloatArray) -> FloatArray:
@@ -195,11 +203,16 @@ class FitNoise:
         return moved(slopes, push @ self.left.T)
 
 
-def information_of(problem: Problem, slopes: FloatArray) -> FloatArray:
+def information_of(problem: Problem, slopes: FloatArray, phi: FloatArray) -> FloatArray:
     """How firmly all rows together hold the parameters, ``(p, p)``."""
-    p = slopes.shape[2]
-    weighted = problem.weights[:, None, None] * slopes
-    return np.einsum("nkp,nkq->pq", weighted, features(problem.points, p)) + _prior(p)
+    return _products(problem.weights, slopes, phi) + _prior(slopes.shape[2])
+
+
+def _products(weights: FloatArray, left: FloatArray, right: FloatArray) -> FloatArray:
+    """sum_n w_n <left_p, right_q> of arrays ``(n, K, p)``, as ``(p, p)``."""
+    p = left.shape[2]
+    products: FloatArray = (weights[:, None, None] * left).reshape(-1, p).T @ right.reshape(-1, p)
+    return products
 
 
 def moved(slopes: FloatArray, push: FloatArray) -> FloatArray:
@@ -211,9 +224,7 @@ def _left(
     weights: FloatArray, slopes: FloatArray, smoothed: FloatArray, information: FloatArray
 ) -> FloatArray:
     """1 - overlap^2, for matrices: (V - O V O') V^-1, with V the variance of the parameters."""
-    weighted = weights[:, None, None] * slopes
-    size = np.einsum("nkp,nkq->pq", weighted, slopes)
-    seen = np.einsum("nkp,nkq->pq", weighted, smoothed)
+    size, seen = _products(weights, slopes, slopes), _products(weights, slopes, smoothed)
     overlap = np.linalg.pinv(size, hermitian=True) @ seen
     values, vectors = np.linalg.eigh(information)
     # in coordinates in which the parameters are independent, with variance 1
