@@ -28,7 +28,7 @@ SAMPLES = (500, 2_000, 10_000)
 NOTIONS = ("classwise", "canonical")
 METHODS = {
     "plugin": {"estimator": "plugin", "bandwidth": "risk-alignment"},
-    "debiased": {"estimator": "debiased", "start": "temperature"},
+    "debiased": {"estimator": "debiased"},
 }
 """The paper's plug-in, and the default."""
 

@@ -47,7 +47,7 @@ class Study:
     name: str = "synthetic"
     settings: tuple[tuple[float, float], ...] = SETTINGS
     classes: tuple[int, ...] = CLASSES
-    debiased_n: int = 3_000
+    debiased_n: int = 20_000
     debiased_subsets: int = 10
     debiased_settings: tuple[tuple[float, float], ...] = SETTINGS
 
@@ -57,7 +57,7 @@ class Study:
         return method != DEBIASED or few
 
     def samples(self, notion: object, method: object) -> int:
-        """Samples of an estimate: fewer for canonical debiased ones, which cost minutes at n."""
+        """Samples of an estimate: a quick study has fewer for canonical debiased ones."""
         fewer = (notion, method) == ("canonical", DEBIASED)
         return min(self.n, self.debiased_n) if fewer else self.n
 

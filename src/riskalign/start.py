@@ -210,8 +210,9 @@ def information_of(problem: Problem, slopes: FloatArray, phi: FloatArray) -> Flo
 
 def _products(weights: FloatArray, left: FloatArray, right: FloatArray) -> FloatArray:
     """sum_n w_n <left_p, right_q> of arrays ``(n, K, p)``, as ``(p, p)``."""
-    p = left.shape[2]
-    products: FloatArray = (weights[:, None, None] * left).reshape(-1, p).T @ right.reshape(-1, p)
+    n, n_classes, p = left.shape
+    weighted = (weights[:, None, None] * left).reshape(n * n_classes, p)
+    products: FloatArray = weighted.T @ right.reshape(n * n_classes, p)
     return products
 
 
