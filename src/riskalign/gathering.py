@@ -210,7 +210,7 @@ class Starts:
     def fitted(self) -> list[Start]:
         """The start of each problem."""
         numbers = range(len(self.gathering.tables))
-        return [Start.fit(self._at_nodes(k), self.start) for k in numbers]
+        return [Start.fit(self._at_nodes(k), self.start, unit=1.0) for k in numbers]
 
     def _at_nodes(self, k: int) -> Problem:
         """All rows of a problem as weighted rows at the nodes."""

@@ -42,9 +42,10 @@ from riskalign.start import (
     FitNoise,
     Start,
     features,
-    information_of,
     moved,
     n_parameters,
+    prior_of,
+    products,
     slopes_of,
 )
 
@@ -154,7 +155,8 @@ class NullWorld:
             slopes = slopes_of(phi, g)
             values = residuals_and_slopes(problem, g, slopes)
             smoothed = apart(problem, self._smooth(k, values))[1]
-            information = information_of(problem, slopes, phi)
+            information = products(problem.weights, slopes, phi)
+            information += prior_of(problem.weights, p)
             noise = FitNoise.of(information, problem.weights, slopes, smoothed)
             found.append((slopes, smoothed, noise))
         return found

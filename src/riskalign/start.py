@@ -31,8 +31,8 @@ FARTHEST = 2.0
 """Largest step of a shift in one iteration, and by leaving out one row."""
 
 PRIOR = 0.25
-"""Precision with which exponent and shift of a logistic start are held at 1 and 0 beforehand: a
-class without positives would be shifted without end."""
+"""Precision with which exponent and shift are held at 1 and 0 beforehand: a class without
+positives would be shifted without end."""
 
 
 def powered(f: FloatArray, exponent: float) -> FloatArray:
@@ -57,7 +57,7 @@ def n_parameters(name: str, n_classes: int) -> int:
 
 
 def features(points: FloatArray, n_parameters: int) -> FloatArray:
-    """Phi of points ``(n, K)``, as ``(n, K, p)``."""
+    """The features of points ``(n, K)``, as ``(n, K, p)``."""
     z = floored_log(points)
     if n_parameters < 2:
         return z[:, :, None][:, :, :n_parameters]
@@ -80,12 +80,16 @@ class Start:
     information: FloatArray
 
     @classmethod
-    def fit(cls, problem: Problem, name: str) -> Start:
-        """The parameters that minimise the log loss, by Newton's method."""
+    def fit(cls, problem: Problem, name: str, unit: float | None = None) -> Start:
+        """The parameters that minimise the log loss, by Newton's method.
+
+        `unit` is the weight of a sample, if rows stand for more or less than one each.
+        """
         p = n_parameters(name, problem.n_classes)
         theta, phi = _beforehand(p), features(problem.points, p)
+        prior = prior_of(problem.weights, p) if unit is None else unit * PRIOR * np.eye(p)
         for _ in range(NEWTON_STEPS):
-            gradient, information = _derivatives(problem, phi, theta)
+            gradient, information = _derivatives(problem, phi, theta, prior)
             if not np.any(information):
                 break
             step = np.linalg.solve(information, gradient)
@@ -95,16 +99,16 @@ class Start:
             theta[:1] = np.minimum(theta[:1], STEEPEST)
             if np.abs(step).max() < 1e-8 or theta[0] == STEEPEST:
                 break
-        return cls(theta, _derivatives(problem, phi, theta)[1])
+        return cls(theta, _derivatives(problem, phi, theta, prior)[1])
 
     def at(self, points: FloatArray) -> FloatArray:
-        """G at points ``(m, K)``."""
+        """The start at points ``(m, K)``."""
         if np.array_equal(self.parameters, _beforehand(len(self.parameters))):
             return points
         return _softmax(features(points, len(self.parameters)) @ self.parameters)
 
     def without_each(self, problem: Problem) -> FloatArray:
-        """G at some of the rows, each left out of the fit, ``(n, K)``: one Newton step."""
+        """The start at some of the rows, each left out of the fit, ``(n, K)``: one Newton step."""
         if not len(self.parameters):
             return problem.points
         phi = features(problem.points, len(self.parameters))
@@ -129,19 +133,19 @@ def _beforehand(n_parameters: int) -> FloatArray:
     return np.array([1.0, 0.0])[:n_parameters]
 
 
-def _prior(n_parameters: int) -> FloatArray:
-    """What holds the parameters beside the rows, ``(p, p)``."""
-    return PRIOR * np.eye(n_parameters) if n_parameters > 1 else np.zeros((n_parameters,) * 2)
+def prior_of(weights: FloatArray, n_parameters: int) -> FloatArray:
+    """What holds the parameters beside rows of some weights, ``(p, p)``."""
+    return PRIOR * float(weights[weights > 0].mean()) * np.eye(n_parameters)
 
 
 def _derivatives(
-    problem: Problem, phi: FloatArray, theta: FloatArray
+    problem: Problem, phi: FloatArray, theta: FloatArray, prior: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Derivative of the log-likelihood ``(p,)``, and minus the second one ``(p, p)``."""
     g = _softmax(phi @ theta) if len(theta) else problem.points
     gradient = problem.weights @ scores(problem, phi, g)
-    gradient -= _prior(len(theta)) @ (theta - _beforehand(len(theta)))
-    return gradient, information_of(problem, slopes_of(phi, g), phi)
+    gradient -= prior @ (theta - _beforehand(len(theta)))
+    return gradient, products(problem.weights, slopes_of(phi, g), phi) + prior
 
 
 def scores(problem: Problem, phi: FloatArray, g: FloatArray) -> FloatArray:
@@ -203,17 +207,12 @@ class FitNoise:
         return moved(slopes, push @ self.left.T)
 
 
-def information_of(problem: Problem, slopes: FloatArray, phi: FloatArray) -> FloatArray:
-    """How firmly all rows together hold the parameters, ``(p, p)``."""
-    return _products(problem.weights, slopes, phi) + _prior(slopes.shape[2])
-
-
-def _products(weights: FloatArray, left: FloatArray, right: FloatArray) -> FloatArray:
+def products(weights: FloatArray, left: FloatArray, right: FloatArray) -> FloatArray:
     """sum_n w_n <left_p, right_q> of arrays ``(n, K, p)``, as ``(p, p)``."""
     n, n_classes, p = left.shape
     weighted = (weights[:, None, None] * left).reshape(n * n_classes, p)
-    products: FloatArray = weighted.T @ right.reshape(n * n_classes, p)
-    return products
+    result: FloatArray = weighted.T @ right.reshape(n * n_classes, p)
+    return result
 
 
 def moved(slopes: FloatArray, push: FloatArray) -> FloatArray:
@@ -225,7 +224,7 @@ def _left(
     weights: FloatArray, slopes: FloatArray, smoothed: FloatArray, information: FloatArray
 ) -> FloatArray:
     """1 - overlap^2, for matrices: (V - O V O') V^-1, with V the variance of the parameters."""
-    size, seen = _products(weights, slopes, slopes), _products(weights, slopes, smoothed)
+    size, seen = products(weights, slopes, slopes), products(weights, slopes, smoothed)
     overlap = np.linalg.pinv(size, hermitian=True) @ seen
     values, vectors = np.linalg.eigh(information)
     # in coordinates in which the parameters are independent, with variance 1
