@@ -60,7 +60,8 @@ def test_intervals_cover(family, least):
         widths.append(high - low)
         values.append(result.value)
     assert covered >= binom.ppf(0.001, 100, least)
-    assert np.mean(widths) < 2 * 3.92 * np.std(values)  # not wide for safety
+    if truth > 0:  # not wide for safety; estimates of larger errors vary more than those of 0
+        assert np.mean(widths) < 1.5 * 3.92 * np.std(values)
 
 
 def test_ends_of_an_interval_are_compatible_with_the_estimate_and_no_more():
