@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from scipy.optimize import minimize
+from scipy.special import expit
 
 import riskalign as ra
 from riskalign.losses import LOSSES
@@ -13,6 +14,7 @@ from riskalign.start import (
     PRIOR,
     FitNoise,
     Start,
+    _derivatives,
     features,
     powered,
     products,
@@ -136,3 +138,20 @@ def test_fits_of_hard_problems_are_finite(positives, at):
     np.testing.assert_allclose(g.sum(axis=1), 1)
     light = replace(problem, weights=np.full(50, 1e-6))
     np.testing.assert_allclose(started(light, "logistic"), g, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("slope", "shift", "true_slope"), [(0.3, -5.0, 2.0), (3.0, 4.0, 0.5), (1.0, 0.0, -1.0)]
+)
+@pytest.mark.parametrize("name", ["logistic", "temperature"])
+def test_fits_from_far_away_converge(slope, shift, true_slope, name):
+    random = np.random.default_rng(0)
+    x = random.standard_normal(2_000)
+    labels = (random.random(2_000) < expit(true_slope * x)) * 1
+    problem = Problem("p", expit(slope * x + shift), labels, np.ones(2_000), KL.binary)
+    fitted = Start.fit(problem, name)
+    theta, p = fitted.parameters, len(fitted.parameters)
+    derivatives = _derivatives(problem, features(problem.points, p), theta, PRIOR * np.eye(p))
+    assert np.abs(np.linalg.solve(*derivatives[::-1])).max() < 1e-6  # where Newton stays
+    if name == "logistic":
+        assert fitted.at(problem.points)[:, 1].mean() == pytest.approx(labels.mean(), rel=0.02)

@@ -63,7 +63,7 @@ def test_given_bandwidths(notion, loss, estimator, bandwidth):
     }
     whole = ra.calibration_error(data.y_true, data.y_prob, engine="grid", **options)
     found = calibration_error_of_batches(split(data.y_true, data.y_prob, 997), **options)
-    # What a kernel sees of the temperature comes from the rows held, hence 1e-5 and not 1e-9.
+    # What a kernel sees of the start comes from the rows held, hence 1e-5 and not 1e-9.
     agree(found, whole, 1e-5)
     if estimator == "debiased":
         assert found.standard_error == pytest.approx(whole.standard_error, rel=0.05)

@@ -113,8 +113,9 @@ def _narrowed(batch: Sequence[Problem], choices: list[Choice]) -> list[Choice]:
         assert choice.curve is not None
         candidates = choice.curve.candidates
         place = np.searchsorted(candidates, choice.bandwidth / NARROWER * (1 - 1e-9))
-        h = float(candidates[place])
-        result.append(replace(choice, bandwidth=h, curve=replace(choice.curve, value=h)))
+        h, at_edge = float(candidates[place]), place in (0, len(candidates) - 1)
+        curve = replace(choice.curve, value=h, at_edge=at_edge and len(candidates) > 1)
+        result.append(replace(choice, bandwidth=h, curve=curve))
     return result
 
 

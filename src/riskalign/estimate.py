@@ -90,8 +90,9 @@ def calibration_error(
         A criterion ("risk-alignment", "likelihood", "cross-validation"), the bandwidth
         itself (one, or one a class), or the outcome of `select_bandwidth`. Default:
         "risk-alignment"; for debiased errors "cross-validation" of the smoothed residuals,
-        which chooses the kernel's coordinates too. Each of five folds of the rows is then
-        smoothed as the other rows choose; the median of the five is shown.
+        which chooses the kernel's coordinates too (canonical errors take a quarter of what it
+        chooses). Each of five folds of the rows is then smoothed as the other rows choose; the
+        median of the five is shown.
     kernel : {"dirichlet", "rbf"}
         Dirichlet (Beta for one probability), or Gaussian, whose bandwidth is a standard
         deviation.
@@ -108,9 +109,9 @@ def calibration_error(
         Level of the interval of a debiased error, such as 0.95.
     sample_weight : array-like of shape (n,), optional
         Weights in kernel sums, criteria and averages. An integer weight m equals m copies
-        wherever no sample is left out (`reliability_curve`); here it differs, because
-        leaving out one copy keeps the others, while leaving out a weighted sample removes
-        all of it.
+        wherever no sample is left out and no start is fitted (`reliability_curve`); here it
+        differs, because leaving out one copy keeps the others, while leaving out a weighted
+        sample removes all of it.
     from_logits : bool
         `y_prob` holds logits: take the softmax (the logistic function of one column).
     normalize : bool

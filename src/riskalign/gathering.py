@@ -231,7 +231,7 @@ class Starts:
     def values(self, k: int, tau: float, *, slopes: bool) -> tuple[FloatArray, FloatArray]:
         """Residuals, and slopes if asked for, at the nodes, for labels 0 and 1, ``(M, d)`` each."""
         gathered = self.gathering.tables[k][tau]
-        f = gathered.points if tau == 1.0 else powered(gathered.points, 1 / tau)
+        f = powered(gathered.points, 1 / tau)
         found = []
         for y in (0, 1):
             problem = self._rows(k, f[:, 1], y)

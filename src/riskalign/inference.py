@@ -200,10 +200,8 @@ class Fit:
     def fitted(self) -> FloatArray:
         """The whole predictions at their start, ``(n, K)``."""
         sample = self.sample
-        if self.start == "identity":
-            return sample.probabilities
         whole = Problem("all", sample.probabilities, sample.labels, sample.weights, KL)
-        return Start.fit(whole, "temperature").at(whole.points)
+        return Start.fit(whole, self.start).at(whole.points)
 
     def null_terms(self, truth: FloatArray, labels: IntArray, rows: IntArray) -> FloatArray:
         """Terms of label sets drawn from a truth ``(m, K)`` at some rows, ``(m, B)``."""

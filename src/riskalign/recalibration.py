@@ -33,16 +33,14 @@ from riskalign.smoothing import choose_smoother
 from riskalign.smoothing.squared import SquaredKernel
 from riskalign.start import Start, powered
 
+FLATTEST = 0.01
+"""Least power of a start: a model that knows nothing has one about 0."""
+
 RARE = 20
 """Samples below which a class has no curve of its own: what is smoothed would be noise."""
 
 ENGINE = {"binary": "auto", "classwise": "grid", "canonical": "auto"}
 """How calibrators sum: many small problems cost less on nodes than exactly."""
-
-
-def started_at(points: FloatArray, exponent: float) -> FloatArray:
-    """The start at points ``(m, K)``."""
-    return points if exponent == 1.0 else powered(points, exponent)
 
 
 def align(
@@ -61,7 +59,7 @@ def align(
     for first in range(0, len(problems), BATCH):
         batch = problems[first : first + BATCH]
         located = [
-            replace(problem, predictions=like(problem, started_at(problem.points, tau)))
+            replace(problem, predictions=like(problem, powered(problem.points, tau)))
             for tau in FLATTENINGS
             for problem in batch
         ]
@@ -105,7 +103,7 @@ def smoothed_at(
     """Residuals y - start ``(n, K)``, smoothed at points of the simplex, ``(m, K)`` each."""
     located = with_residuals(problem, start, choice.flattening)
     smoother = choose_smoother([located], kernel, engine, values_of)
-    average = smoother.at((0, choice.bandwidth), started_at(points, choice.flattening))
+    average = smoother.at((0, choice.bandwidth), powered(points, choice.flattening))
     return spread(problem, average.mean - OFFSET)
 
 
@@ -152,7 +150,7 @@ class Recalibration:
         whole = Problem("all", sample.probabilities, sample.labels, sample.weights, KL)
         choices = _choices(reduce(sample, notion, L2), notion, bandwidth)
         plain = cls(sample, notion, _exponent(whole, start), choices, 1.0)
-        g = started_at(sample.probabilities, plain.exponent)
+        g = powered(sample.probabilities, plain.exponent)
         q = plain._smooth(sample.probabilities, left_out=True)
         size = float(sample.weights @ row_dot(q, q))
         gain = float(sample.weights @ row_dot(whole.one_hot() - g, q))
@@ -161,13 +159,13 @@ class Recalibration:
     def __call__(self, f: FloatArray) -> FloatArray:
         """R at predictions ``(m, K)``."""
         q = self._smooth(f, left_out=False)
-        return onto_simplex(started_at(f, self.exponent), self.shrinkage * q)
+        return onto_simplex(powered(f, self.exponent), self.shrinkage * q)
 
     def _smooth(self, f: FloatArray, *, left_out: bool) -> FloatArray:
         """Smoothed residuals of g at f ``(m, K)``; `left_out` if f is the sample's own."""
         q = np.zeros_like(f)
         points = _views(f, self.notion)
-        starts = _views(started_at(self.sample.probabilities, self.exponent), self.notion)
+        starts = _views(powered(self.sample.probabilities, self.exponent), self.notion)
         problems, engine = reduce(self.sample, self.notion, L2), ENGINE[self.notion]
         for k, choice in enumerate(self.choices):
             if choice is None:
@@ -183,8 +181,10 @@ class Recalibration:
 
 
 def _exponent(problem: Problem, start: str) -> float:
-    """The power of f that a start is."""
-    return 1.0 if start == "identity" else float(Start.fit(problem, start).parameters[0])
+    """The power of f that a start is; above 0, so that no ranks are turned round."""
+    if start == "identity":
+        return 1.0
+    return max(float(Start.fit(problem, start).parameters[0]), FLATTEST)
 
 
 def _choices(
@@ -241,7 +241,7 @@ class Support:
         `weights` holds the total and the mean of the samples' own weights.
         """
         h, flattening = choice.bandwidth, choice.flattening
-        x = started_at(points, flattening)
+        x = powered(points, flattening)
         peak = kernel.scale(h) * row_dot(kernel.queries(x), x)
         peak += kernel.key_bias(x, h) + kernel.query_bias(x, h)
         # The flattened simplex is stretched by a factor, and with it the density.
@@ -260,7 +260,7 @@ def support_at(
 ) -> Support:
     """The samples behind an average at points ``(m, K)``."""
     h, flattening = choice.bandwidth, choice.flattening
-    x = started_at(points, flattening)
+    x = powered(points, flattening)
     located = with_residuals(problem, problem.points, flattening)
 
     def log_sum(power: int, kernel: Kernel) -> FloatArray:

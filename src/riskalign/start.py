@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit, softmax
+from scipy.special import expit, logsumexp, softmax
 
 from riskalign.arrays import FloatArray, floored_log
 from riskalign.sample import Problem
@@ -23,20 +23,20 @@ STARTS = ("logistic", "temperature", "identity")
 """Starts by name. Problems of more than two outcomes have no shifts: of K of them the kernel
 would have to smooth K^2 slopes. For them "logistic" is "temperature"."""
 
-NEWTON_STEPS = 30
-STEEPEST = 20.0
-"""Largest exponent of a start: beyond it predictions are zeros and ones."""
+NEWTON_STEPS, HALVINGS, CONVERGED = 30, 30, 1e-6
 
-FARTHEST = 2.0
-"""Largest step of a shift in one iteration, and by leaving out one row."""
+FARTHEST = 1.0
+"""By how much leaving out one row may move a parameter."""
 
 PRIOR = 0.25
-"""Precision with which exponent and shift are held at 1 and 0 beforehand: a class without
-positives would be shifted without end."""
+"""Precision, in samples, with which exponent and shift are held at 1 and 0 beforehand: a class
+without positives would be shifted without end."""
 
 
 def powered(f: FloatArray, exponent: float) -> FloatArray:
     """f^exponent, renormalised ``(n, K)``: f at the temperature 1/exponent."""
+    if exponent == 1.0:
+        return f
     return _softmax(exponent * floored_log(f))
 
 
@@ -87,18 +87,21 @@ class Start:
         """
         p = n_parameters(name, problem.n_classes)
         theta, phi = _beforehand(p), features(problem.points, p)
+        if not p:
+            return cls(theta, np.empty((0, 0)))
         prior = prior_of(problem.weights, p) if unit is None else unit * PRIOR * np.eye(p)
+        loss = _loss(problem, phi, theta, prior)
         for _ in range(NEWTON_STEPS):
             gradient, information = _derivatives(problem, phi, theta, prior)
-            if not np.any(information):
-                break
             step = np.linalg.solve(information, gradient)
-            step[:1] = np.clip(step[:1], -theta[:1] / 2, theta[:1])
-            step[1:] = np.clip(step[1:], -FARTHEST, FARTHEST)
-            theta = theta + step
-            theta[:1] = np.minimum(theta[:1], STEEPEST)
-            if np.abs(step).max() < 1e-8 or theta[0] == STEEPEST:
+            if np.abs(step).max() < CONVERGED:
                 break
+            for _ in range(HALVINGS):  # the loss is convex: some part of the step lowers it
+                reached = _loss(problem, phi, theta + step, prior)
+                if reached <= loss - float(gradient @ step) / 10:
+                    break
+                step = step / 2
+            theta, loss = theta + step, reached
         return cls(theta, _derivatives(problem, phi, theta, prior)[1])
 
     def at(self, points: FloatArray) -> FloatArray:
@@ -116,16 +119,8 @@ class Start:
         weights = problem.weights
         rest = self.information - weights[:, None, None] * _information(phi, g)
         score = weights[:, None] * scores(problem, phi, g)
-        shift = np.zeros_like(score)
-        held = np.linalg.det(rest) > 0  # by the other rows too
-        shift[held] = np.linalg.solve(rest[held], score[held][:, :, None])[:, :, 0]
-        exponent = self.parameters[0]
-        theta = self.parameters - shift
-        theta[:, 0] = np.clip(theta[:, 0], exponent / 2, 2 * exponent)
-        theta[:, 1:] = np.clip(
-            theta[:, 1:], self.parameters[1:] - FARTHEST, self.parameters[1:] + FARTHEST
-        )
-        return _softmax(moved(phi, theta))
+        shift = np.linalg.solve(rest, score[:, :, None])[:, :, 0]
+        return _softmax(moved(phi, self.parameters - np.clip(shift, -FARTHEST, FARTHEST)))
 
 
 def _beforehand(n_parameters: int) -> FloatArray:
@@ -138,11 +133,20 @@ def prior_of(weights: FloatArray, n_parameters: int) -> FloatArray:
     return PRIOR * float(weights[weights > 0].mean()) * np.eye(n_parameters)
 
 
+def _loss(problem: Problem, phi: FloatArray, theta: FloatArray, prior: FloatArray) -> float:
+    """Log loss of all rows, and what the prior adds."""
+    logits = phi @ theta
+    own = logits[np.arange(len(logits)), problem.labels]
+    total = np.logaddexp(*logits.T) if logits.shape[1] == 2 else logsumexp(logits, axis=1)
+    away = theta - _beforehand(len(theta))
+    return float(problem.weights @ (total - own) + away @ prior @ away / 2)
+
+
 def _derivatives(
     problem: Problem, phi: FloatArray, theta: FloatArray, prior: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
     """Derivative of the log-likelihood ``(p,)``, and minus the second one ``(p, p)``."""
-    g = _softmax(phi @ theta) if len(theta) else problem.points
+    g = _softmax(phi @ theta)
     gradient = problem.weights @ scores(problem, phi, g)
     gradient -= prior @ (theta - _beforehand(len(theta)))
     return gradient, products(problem.weights, slopes_of(phi, g), phi) + prior
@@ -207,11 +211,11 @@ class FitNoise:
         return moved(slopes, push @ self.left.T)
 
 
-def products(weights: FloatArray, left: FloatArray, right: FloatArray) -> FloatArray:
-    """sum_n w_n <left_p, right_q> of arrays ``(n, K, p)``, as ``(p, p)``."""
-    n, n_classes, p = left.shape
-    weighted = (weights[:, None, None] * left).reshape(n * n_classes, p)
-    result: FloatArray = weighted.T @ right.reshape(n * n_classes, p)
+def products(weights: FloatArray, a: FloatArray, b: FloatArray) -> FloatArray:
+    """sum_n w_n <a_p, b_q> of arrays ``(n, K, p)``, as ``(p, p)``."""
+    n, n_classes, p = a.shape
+    weighted = (weights[:, None, None] * a).reshape(n * n_classes, p)
+    result: FloatArray = weighted.T @ b.reshape(n * n_classes, p)
     return result
 
 

@@ -23,12 +23,12 @@ from riskalign.options import (
     check_confidence,
     make_case,
 )
-from riskalign.recalibration import Support, started_at
+from riskalign.recalibration import Support
 from riskalign.reliability import ReliabilityCurve, assemble, shown_of
 from riskalign.residual import combine
 from riskalign.results import CalibrationResult, Overconfidence
 from riskalign.sample import NOTIONS, Sample, on_simplex, reduce
-from riskalign.start import STARTS
+from riskalign.start import STARTS, powered
 from riskalign.totals import RowTerms, Totals
 from riskalign.validation import one_of
 
@@ -53,8 +53,9 @@ def calibration_error_of_batches(
     """Estimate a calibration error from batches of rows, never holding them all.
 
     The estimate is that of `calibration_error` for binary, top-label and class-wise errors.
-    The bandwidth is chosen by some thousand random rows, each smoothed over all, and serves all
-    rows: folds that choose for each other would have to be read again.
+    The bandwidth is chosen by random rows (400,000 probabilities, at least 4,096 rows), each
+    smoothed over all, and serves all rows: folds that choose for each other would have to be
+    read again.
 
     Parameters
     ----------
@@ -210,7 +211,7 @@ class Stream:
         smoother, squared = self.smoothing.smoothers
         R, supports = [], []
         for k, choice in enumerate(self.smoothing.choices):
-            at = started_at(x, choice.flattening)
+            at = powered(x, choice.flattening)
             average = smoother.at((k, choice.bandwidth), at)
             of_squares = squared.at((k, choice.bandwidth), at).log_density
             if self.method.estimator == DEBIASED:

@@ -69,13 +69,13 @@ def bandwidth_curve(search: BandwidthSearch, *, ax: Axes | None = None) -> Axes:
 
 def _draw_one(ax: Axes, curve: Curve) -> None:
     ax.plot(curve.candidates, curve.objective, color=BLUE, marker=".", markersize=4, lw=1.5)
-    lowest = float(curve.objective.min())
+    reached = float(np.interp(curve.value, curve.candidates, curve.objective))
     edge = ", the edge of its range" if curve.at_edge else ""
     coordinates = "" if curve.flattening == 1 else f"\nkernel sees f^{number(curve.flattening)}"
     ax.axvline(curve.value, color=ORANGE, lw=1, ls="--", zorder=0)
     ax.plot(
         [curve.value],
-        [lowest],
+        [reached],
         "o",
         color=ORANGE,
         label=f"h = {number(curve.value)}{edge}{coordinates}",

@@ -12,9 +12,9 @@ from riskalign.arrays import FLOOR, BoolArray, FloatArray
 from riskalign.estimate import reliability_curve
 from riskalign.kernels import DIRICHLET, KERNELS, Kernel
 from riskalign.plots.canvas import GREY, SERIES, SMALL, bare
-from riskalign.recalibration import started_at
 from riskalign.reliability import ReliabilityCurve
 from riskalign.sample import Problem, on_simplex
+from riskalign.start import powered
 from riskalign.validation import one_of
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def _within_reach(problem: Problem, curve: ReliabilityCurve, kernel: Kernel) -> 
     h, tau = np.max(curve.bandwidth), np.max(curve.flattening)  # one number each
 
     def position(p: FloatArray) -> FloatArray:
-        coordinates = started_at(on_simplex(p), float(tau))[:, 1]
+        coordinates = powered(on_simplex(p), float(tau))[:, 1]
         return kernel.coordinate(np.clip(coordinates, FLOOR, 1 - FLOOR), float(h))
 
     order = np.argsort(problem.predictions)

@@ -280,7 +280,7 @@ def _method(summary: Summary) -> Iterable[tuple[str, str]]:
     result = summary.result
     yield (
         "Estimate of R",
-        f"Residuals (label less prediction at the temperature that fits) are averaged with the "
+        f"Residuals (label less prediction, its slope and shift corrected) are averaged with the "
         f"{result.kernel} kernel, each row left out of its own average."
         if result.estimator == "debiased"
         else f"Labels are averaged with the {result.kernel} kernel, each row left out.",

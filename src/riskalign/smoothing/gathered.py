@@ -59,10 +59,6 @@ class Gathered:
         """The nodes, ``(M, 2)``."""
         return _nodes(self.kernel).points
 
-    def total(self, at_nodes: tuple[FloatArray, FloatArray]) -> FloatArray:
-        """Sum over samples of what is given at the nodes for each label, ``(M, d)`` each."""
-        return self.smooth[:, 0] @ at_nodes[0] + self.smooth[:, 1] @ at_nodes[1]
-
 
 def _nodes(kernel: Kernel) -> Nodes:
     return nodes_at(kernel, kernel.bandwidth_range(2)[0])
