@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
 from scipy.special import ndtri
-from scipy.stats import binom
+from scipy.stats import binom, chi2
 
 import riskalign as ra
 from riskalign.coordinates import Choice
@@ -76,6 +77,21 @@ def test_ends_of_an_interval_are_compatible_with_the_estimate_and_no_more():
     assert chance.interval(z * 1e-3 * 1.001, 0.95)[0] > 0
     assert chance.interval(-0.1, 0.95) == chance.interval(0.0, 0.95)
     assert Chance(0.0, 0.0).interval(0.01, 0.95) == (0.01, 0.01)
+
+
+@pytest.mark.parametrize("squares", [2, 5, 40])
+def test_lower_ends_allow_for_the_skewness_of_the_noise(squares):
+    """A sum of squares less its mean exceeds the largest value that 0 allows as often as it may."""
+    mu, noise = 0.003, 2 * 0.003**2 / squares
+    chance = Chance(noise, rate=1e-3, put_back=mu)
+    largest = brentq(lambda value: chance.interval(value, 0.95)[0] - 1e-12, 1e-9, 0.1)
+    exceeds = chi2.sf((largest + mu) * squares / mu, squares)
+    assert exceeds == pytest.approx(0.025, abs=0.006)
+    symmetric = Chance(noise, rate=1e-3)
+    assert symmetric.interval(largest, 0.95)[0] > 0
+    # an error far from 0 is as little touched as its upper end
+    for ends in zip(chance.interval(0.1, 0.95), symmetric.interval(0.1, 0.95), strict=True):
+        assert ends[0] == pytest.approx(ends[1], rel=0.01)
 
 
 @pytest.mark.parametrize("notion", ["classwise", "canonical", "binary"])

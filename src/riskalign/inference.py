@@ -11,6 +11,11 @@ grows in proportion to the error itself, <R, l(f) - l(R)>. So
 and the interval holds every theta with |value - theta| <= z sqrt(V(theta)). An estimate that
 came out small by chance has a small variance too; a symmetric interval around it would stop
 short of the truth, this one does not.
+
+The noise of the smoother is a sum of squares less its mean, skewed to the right: as of nu
+squares, whose mean mu is what was put back for it, V_0 = 2 mu^2 / nu and the skewness is
+sqrt(8 / nu) = 2 sqrt(V_0) / mu. The lower end, where this noise decides, allows for it with the
+first term of Cornish and Fisher's expansion of the quantile.
 """
 
 from __future__ import annotations
@@ -20,6 +25,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from scipy.optimize import brentq
 from scipy.special import ndtri, softmax
 
 from riskalign.arrays import FloatArray, IntArray, LabelArray, floored_log
@@ -224,10 +230,18 @@ class Fit:
 
 @dataclass(frozen=True)
 class Chance:
-    """The variance of an estimate if the error is theta: V_0 + c theta."""
+    """The variance of an estimate if the error is theta: V_0 + c theta; and its skewness.
+
+    Attributes
+    ----------
+    noise : V_0
+    rate : c
+    put_back : mu, on average what the noise had taken; infinite where it is symmetric
+    """
 
     noise: float
     rate: float
+    put_back: float = np.inf
 
     @classmethod
     def of(cls, fit: Fit) -> Chance:
@@ -236,14 +250,15 @@ class Chance:
         plugin = float(sum(share @ each.plugin for each in fit.estimates))
         variance = float(share**2 @ variance_of_gain(fit.estimates))
         noise = null_variance([fit], [1.0], len(share))
-        return cls(noise, variance / plugin if plugin > 0 else 0.0)
+        put_back = float(sum(share @ each.put_back for each in fit.estimates))
+        return cls(noise, variance / plugin if plugin > 0 else 0.0, put_back)
 
     def standard_error(self, value: float) -> float:
         """Of an estimate, at its own value."""
         return float(np.sqrt(self.noise + self.rate * max(value, 0.0)))
 
     def interval(self, value: float, confidence: float) -> tuple[float, float]:
-        """Every theta >= 0 with (value - theta)^2 <= z^2 V(theta).
+        """Every theta >= 0 with (value - theta)^2 <= z^2 V(theta), and below, what skewness adds.
 
         A negative value counts as 0: an estimate far below what is possible is no proof of 0.
         """
@@ -251,7 +266,21 @@ class Chance:
         z2 = float(ndtri((1 + confidence) / 2)) ** 2
         middle = value + z2 * self.rate / 2
         reach = (middle**2 - value**2 + z2 * self.noise) ** 0.5
-        return max(middle - reach, 0.0), middle + reach
+        low = max(middle - reach, 0.0)
+        stretch = max(z2 - 1.0, 0.0) / 6 * self._skewness * self.noise**1.5
+
+        def excess(theta: float) -> float:
+            variance = self.noise + self.rate * theta
+            return value - theta - float(np.sqrt(z2 * variance)) - stretch / variance
+
+        if low > 0 and stretch > 0:
+            low = float(brentq(excess, 0.0, low)) if excess(0.0) > 0 else 0.0
+        return low, middle + reach
+
+    @property
+    def _skewness(self) -> float:
+        """Of the smoother's noise; at most that of one square."""
+        return min(2 * self.noise**0.5 / self.put_back, 8**0.5) if self.put_back > 0 else 8**0.5
 
 
 def variance_of_gain(estimates: Sequence[Debiased]) -> FloatArray:

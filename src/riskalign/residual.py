@@ -57,6 +57,7 @@ class Debiased:
     risk : (n,), <y, l(f)>
     reconstructed_risk : (n,), <R, l(f)>
     plugin : (n,), <R, l(f) - l(R)>
+    put_back : (n,), what the noise of R had taken from the terms
     gains : l(f) - l(R) of each outcome, ``(n, K)``; of one probability ``(n,)``, that of
         outcome 1 less that of outcome 0
     conditional : R, in the form of the problem's predictions
@@ -67,6 +68,7 @@ class Debiased:
     risk: FloatArray
     reconstructed_risk: FloatArray
     plugin: FloatArray
+    put_back: FloatArray
     gains: FloatArray
     conditional: FloatArray
     choice: Choice
@@ -152,11 +154,13 @@ def combine(
     loss_f = problem.loss(problem.points)  # (n, K)
     gains = loss_f - problem.loss(R)
     risk = loss_f[np.arange(len(R)), problem.labels]
+    refinement = second_order(problem, R, s, shift)
     return Debiased(
-        terms=risk - second_order(problem, R, s, shift),
+        terms=risk - refinement,
         risk=risk,
         reconstructed_risk=row_dot(R, loss_f),
         plugin=row_dot(R, gains),
+        put_back=risk_of(problem.loss, problem.labels, R) - refinement,
         gains=gains[:, 1] - gains[:, 0] if is_single(problem) else gains,
         conditional=like(problem, R),
         choice=choice,

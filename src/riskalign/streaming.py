@@ -178,7 +178,7 @@ class Stream:
         chance = None
         if confidence is not None:
             rate = totals.variance / (n * totals.plugin) if totals.plugin > 0 else 0.0
-            chance = Chance(self._null_variance(), rate)
+            chance = Chance(self._null_variance(), rate, totals.put_back / n)
         bandwidths = np.array([choice.bandwidth for choice in self.smoothing.choices])
         classwise = case.notion == "classwise"
         return CalibrationResult(

@@ -32,6 +32,7 @@ class Totals:
     def __init__(self, n_problems: int) -> None:
         self.per_problem = np.zeros((5, n_problems))
         self.plugin = 0.0
+        self.put_back = 0.0
         self.variance = 0.0
         self.top_gap = 0.0
 
@@ -57,4 +58,5 @@ class Totals:
         found = [each.debiased for each in terms if each.debiased is not None]
         if found:
             self.plugin += float(sum(each.plugin.sum() for each in found))
+            self.put_back += float(sum(each.put_back.sum() for each in found))
             self.variance += float(variance_of_gain(found).sum())
