@@ -245,8 +245,8 @@ def debiased_claim(rows: Sequence[Row]) -> Claim:
         verdict(held, total),
         "; ".join(parts) if total else "no debiased estimates in the table",
         "Canonical plug-ins are mostly variance, which it takes out. Class-wise the plug-in's two "
-        "biases, variance up and smoothing down, partly cancel, and what is left of the second "
-        "counts in full. Other families: results/debiased.md.",
+        "biases, variance up and smoothing down, partly cancel, here and there to nothing. Other "
+        "families: results/debiased.md.",
     )
 
 
