@@ -104,7 +104,7 @@ def test_the_variance_of_gains_is_that_of_drawn_labels(notion):
     nothing = np.empty(0)
 
     def estimate(conditional, gain):
-        return Debiased(nothing, nothing, nothing, nothing, gain, conditional, Choice(0.1))
+        return Debiased(*[nothing] * 5, gains=gain, conditional=conditional, choice=Choice(0.1))
 
     if notion == "canonical":
         estimates = [estimate(R[None], gains[None])]
