@@ -20,7 +20,7 @@ from riskalign.kernels import Kernel
 from riskalign.sample import Problem, Sample, reduce
 from riskalign.smoothing.gathered import Gathered
 from riskalign.smoothing.threads import ordered_map
-from riskalign.start import Start, features, n_parameters, powered, slopes_of
+from riskalign.start import Start, powered
 from riskalign.validation import as_sample
 
 Batches = Iterable[tuple[object, object]]
@@ -226,7 +226,7 @@ class Starts:
     def of(self, k: int, problem: Problem) -> tuple[FloatArray, FloatArray]:
         """The start at rows, each left out of its fit, ``(b, 2)``; its slopes, ``(b, 2, p)``."""
         g = self.fitted[k].without_each(problem)
-        return g, slopes_of(features(problem.points, n_parameters(self.start, 2)), g)
+        return g, self.fitted[k].slopes(problem.points, g)
 
     def values(self, k: int, tau: float, *, slopes: bool) -> tuple[FloatArray, FloatArray]:
         """Residuals, and slopes if asked for, at the nodes, for labels 0 and 1, ``(M, d)`` each."""

@@ -41,7 +41,7 @@ from riskalign.decomposition import risk_of
 from riskalign.kernels import Kernel
 from riskalign.sample import Problem
 from riskalign.smoothing import Engine
-from riskalign.start import FitNoise, Start, features, moved, n_parameters, slopes_of
+from riskalign.start import FitNoise, Start, moved
 
 BATCH = 64
 """Problems whose residuals and coordinates are held at once."""
@@ -119,8 +119,7 @@ def _estimates(
     fits = [Start.fit(problem, start) for problem in batch]
     starts = [fit.without_each(problem) for fit, problem in zip(fits, batch, strict=True)]
     slopes = [
-        slopes_of(features(problem.points, n_parameters(start, problem.n_classes)), g)
-        for problem, g in zip(batch, starts, strict=True)
+        fit.slopes(problem.points, g) for fit, problem, g in zip(fits, batch, starts, strict=True)
     ]
     values = [residuals_and_slopes(*each) for each in zip(batch, starts, slopes, strict=True)]
     shares = shares_of(batch, parts, kernel, engine)

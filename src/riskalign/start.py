@@ -110,6 +110,10 @@ class Start:
             return points
         return _softmax(features(points, len(self.parameters)) @ self.parameters)
 
+    def slopes(self, points: FloatArray, g: FloatArray) -> FloatArray:
+        """The derivatives of g at points by the parameters, ``(n, K, p)``."""
+        return slopes_of(features(points, len(self.parameters)), g)
+
     def without_each(self, problem: Problem) -> FloatArray:
         """The start at some of the rows, each left out of the fit, ``(n, K)``: one Newton step."""
         if not len(self.parameters):
