@@ -65,6 +65,22 @@ def test_intervals_cover(family, least):
         assert np.mean(widths) < 1.5 * 3.92 * np.std(values)
 
 
+def test_intervals_of_calibrated_models_end_where_errors_would_show():
+    """They reach as far up as estimates of an error of that size vary, not wider for safety."""
+    options = {"notion": "binary", "loss": "l2", "estimator": "debiased", "engine": "exact"}
+    reaches, ends, values = [], [], []
+    for seed in range(60):
+        data = ra.datasets.calibrated(300, 2, seed=seed)
+        result = ra.calibration_error(data.y_true, data.y_prob, confidence=0.95, **options)
+        ends.append(result.interval[1])
+        reaches.append(result.interval[1] - max(result.value, 0.0))
+        data = ra.datasets.temperature(300, 2, t2=0.5, seed=seed)
+        values.append(ra.calibration_error(data.y_true, data.y_prob, **options).value)
+    truth = ra.datasets.temperature(100_000, 2, t2=0.5, seed=9).truth("binary", "l2")
+    assert truth == pytest.approx(np.mean(ends), rel=0.1)  # an error at the upper end
+    assert np.mean(reaches) == pytest.approx(1.96 * np.std(values), rel=0.25)
+
+
 def test_ends_of_an_interval_are_compatible_with_the_estimate_and_no_more():
     chance = Chance(noise=1e-6, rate=2e-3)
     z = ndtri(0.975)
