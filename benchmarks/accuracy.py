@@ -23,7 +23,7 @@ from riskalign.decomposition import decompose
 from riskalign.kernels import DIRICHLET
 from riskalign.losses import KL, L2
 from riskalign.sample import Problem, Sample, reduce
-from riskalign.smoothing import Average, Smoother
+from riskalign.smoothing import Smoother, always
 from riskalign.smoothing.dense import DenseSmoother
 from riskalign.smoothing.grid import GridSmoother
 from riskalign.validation import as_sample
@@ -73,10 +73,8 @@ def differences(problem: Problem, fast: Smoother, h: float, rows: IntArray) -> t
 
 
 def _conditional(smoother: Smoother, h: float, rows: IntArray) -> FloatArray:
-    def mean(number: int, rows: IntArray, average: Average) -> FloatArray:
-        return average.mean
-
-    return np.concatenate([R for _, _, R in smoother.each([(0, h)], mean, rows)])
+    means = smoother.each([(0, h)], always(lambda average: average.mean), rows)
+    return np.concatenate([mean for _, _, mean in means])
 
 
 def compare(case: str, sample: Sample, notion: str) -> Iterator[Row]:

@@ -160,10 +160,16 @@ def canonical_paper_candidates() -> dict[str, Any]:
     """Canonical l2, n = 3,000, K = 10, the paper's candidates."""
     y, f = synthetic(3_000, 10)
     candidates = paper_candidates(10)
-    ours, search = best_of(
-        lambda: ra.select_bandwidth(y, f, notion="canonical", candidates="paper")
-    )
-    full, objective = best_of(lambda: [dense_paper(f, y, h) for h in candidates], 1)
+    times, full, objective = [], 0.0, []
+    for part in np.array_split(candidates, 2 * REPEATS):  # in turn: a busy time touches both
+        once, search = best_of(
+            lambda: ra.select_bandwidth(y, f, notion="canonical", candidates="paper"), 1
+        )
+        times.append(once)
+        dense, terms = best_of(lambda part=part: [dense_paper(f, y, h) for h in part], 1)
+        full += dense
+        objective += terms
+    ours = float(np.median(times))
     same = candidates[int(np.argmin(objective))] == search.value
     return {
         "seconds": ours,

@@ -55,7 +55,7 @@ def test_risk_is_calibration_plus_refinement_row_by_row(name, estimate):
 def test_the_residual_is_reconstructed_minus_observed_risk(name, estimate):
     f, y, R = estimate
     rows = decompose(BY_NAME[name], f, y, R)
-    residual = alignment_residual(BY_NAME[name], f, y, R)
+    residual = alignment_residual(BY_NAME[name], f, y)(R)
     np.testing.assert_allclose(residual, rows.reconstructed_risk - rows.risk, atol=1e-12)
 
 
@@ -67,7 +67,7 @@ def test_the_binary_residuals_have_the_weights_of_the_paper(estimate):
         (KL.binary, lambda p: oracle.log(1 - p) - oracle.log(p)),
     ):
         expected = [weight(f[i, 1]) * (R[i, 1] - y[i]) for i in range(4)]
-        np.testing.assert_allclose(alignment_residual(loss, f, y, R), expected, atol=1e-12)
+        np.testing.assert_allclose(alignment_residual(loss, f, y)(R), expected, atol=1e-12)
 
 
 @given(estimates())
@@ -79,7 +79,7 @@ def test_the_canonical_residuals_have_the_weights_of_the_paper(estimate):
             math.fsum(weight(p) * g for p, g in zip(f[i].tolist(), gap[i].tolist(), strict=True))
             for i in range(4)
         ]
-        np.testing.assert_allclose(alignment_residual(loss, f, y, R), expected, atol=1e-12)
+        np.testing.assert_allclose(alignment_residual(loss, f, y)(R), expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", LOSSES)

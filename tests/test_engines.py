@@ -13,6 +13,7 @@ from riskalign import bandwidth
 from riskalign.kernels import DIRICHLET, RBF
 from riskalign.losses import L2
 from riskalign.sample import Problem
+from riskalign.smoothing import always
 from riskalign.smoothing.dense import DenseSmoother
 from riskalign.smoothing.grid import GridSmoother
 from riskalign.smoothing.tiles import Centres
@@ -34,7 +35,7 @@ def binary(n, seed=0):
 
 def everything(smoother, requests, rows=None):
     parts = {i: [] for i in range(len(requests))}
-    for i, _, average in smoother.each(requests, lambda k, rows, average: average, rows):
+    for i, _, average in smoother.each(requests, always(lambda average: average), rows):
         parts[i].append(average)
     return [
         (
@@ -85,11 +86,13 @@ def test_bandwidths_of_the_search_share_products_and_exponentials():
     def families(bandwidths):
         return Centres(case, DIRICHLET, case.one_hot(), bandwidths, np.float32)._families
 
-    (heads,) = families(lattice)
-    assert len(heads) <= len(lattice) / 2 + 1
-    for i in range(2, 18, 2):  # an octave and its neighbours
-        ((head,),) = families(lattice[i - 1 : i + 2])
-        assert sorted(step.power for step in head.powers) == [1.5, 2.0]
+    (octaves,) = families(lattice[::2])
+    assert len(octaves.chains) <= len(lattice[::2]) / 2 + 1
+    assert sorted(step.position for step in octaves.steps) == list(range(len(lattice[::2])))
+    for i in range(1, 18):  # a bandwidth of the lattice and its neighbours
+        (family,) = families(lattice[i - 1 : i + 2])
+        (chain,) = family.chains
+        assert [power for power, _ in chain.members] == [[3, 4, 6], [2, 3, 4]][i % 2 == 0]
 
 
 def test_bandwidths_with_large_tilts_share_the_product_alone():

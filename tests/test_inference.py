@@ -13,7 +13,7 @@ from riskalign.kernels import DIRICHLET
 from riskalign.losses import LOSSES
 from riskalign.residual import Debiased
 from riskalign.sample import Problem
-from riskalign.smoothing import choose_smoother
+from riskalign.smoothing import always, choose_smoother
 from riskalign.smoothing.linear import LinearSmoother
 
 
@@ -31,7 +31,7 @@ def test_averages_of_many_columns_are_those_of_the_engine():
     columns = np.random.default_rng(2).normal(size=(400, 5))
     smoother = choose_smoother([problem], DIRICHLET, "exact", lambda problem: columns)
     exact = np.empty_like(columns)
-    for _, rows, mean in smoother.each([(0, 0.02)], lambda k, rows, average: average.mean):
+    for _, rows, mean in smoother.each([(0, 0.02)], always(lambda average: average.mean)):
         exact[rows] = mean
     got = LinearSmoother.of(problem, DIRICHLET, 0.02).averages(columns)
     np.testing.assert_allclose(got, exact, atol=1e-5)

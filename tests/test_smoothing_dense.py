@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from riskalign.kernels import KERNELS
 from riskalign.losses import L2
 from riskalign.sample import Problem
-from riskalign.smoothing import choose_smoother, tiles
+from riskalign.smoothing import always, choose_smoother, tiles
 from riskalign.smoothing.dense import DenseSmoother
 
 FACTORS = (1, 4 / 3, 2, 8 / 3, 4, 10, 20, 80, 100, 200, 800, 1000)
@@ -30,7 +30,7 @@ def gather(smoother, requests, n, rows=None):
     """Means and log densities of every request, put together from the tiles."""
     d = None
     found = {}
-    for i, own, average in smoother.each(requests, lambda number, own, average: average, rows):
+    for i, own, average in smoother.each(requests, always(lambda average: average), rows):
         if d is None:
             d = average.mean.shape[1]
         mean, log_density = found.setdefault(i, (np.full((n, d), np.nan), np.full(n, np.nan)))
@@ -76,10 +76,14 @@ def test_some_rows_are_averaged_over_all_others():
     assert np.isnan(np.delete(some, rows, axis=0)).all()
 
 
-def test_the_function_is_told_the_problem_and_the_rows():
+def test_the_reader_is_told_the_problem_and_the_rows():
     cases = [ordinary(5, 3, seed=1), ordinary(5, 3, seed=2)]
     smoother = choose_smoother([problem(case) for case in cases], KERNELS["rbf"], "exact")
-    seen = list(smoother.each([(1, 0.1), (0, 0.3)], lambda number, own, _: (number, own.tolist())))
+
+    def told(number, own):
+        return lambda average: (number, own.tolist())
+
+    seen = list(smoother.each([(1, 0.1), (0, 0.3)], told))
     assert sorted(i for i, _, _ in seen) == [0, 1]
     for i, own, (number, told) in seen:
         assert number == (1, 0)[i]

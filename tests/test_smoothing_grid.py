@@ -8,7 +8,7 @@ import riskalign as ra
 from riskalign.kernels import DIRICHLET, KERNELS, RBF
 from riskalign.losses import L2
 from riskalign.sample import Problem, on_simplex
-from riskalign.smoothing import choose_smoother
+from riskalign.smoothing import always, choose_smoother
 from riskalign.smoothing.masses import MassTable
 
 N = 600
@@ -59,7 +59,7 @@ def both(problem, kernel, bandwidths, values=Problem.one_hot):
     for engine in ("grid", "exact"):
         smoother = choose_smoother([problem], kernel, engine, values)
         parts = {i: [] for i in range(len(requests))}
-        for i, own, average in smoother.each(requests, lambda number, own, average: average):
+        for i, own, average in smoother.each(requests, always(lambda average: average)):
             parts[i].append((own, average))
         answers.append([])
         for i in range(len(requests)):
@@ -129,7 +129,7 @@ def test_samples_that_come_in_many_chunks():
         found = []
         for engine in ("grid", "exact"):
             smoother = choose_smoother([problem], DIRICHLET, engine)
-            averages = [a for _, _, a in smoother.each([(0, h)], lambda k, own, a: a, rows)]
+            averages = [a for _, _, a in smoother.each([(0, h)], always(lambda a: a), rows)]
             found.append(np.concatenate([a.mean[:, 1] for a in averages]))
             found.append(np.concatenate([a.log_density for a in averages]))
         np.testing.assert_allclose(found[0], found[2], rtol=0, atol=1e-6)
@@ -153,7 +153,7 @@ def test_problems_share_a_batch():
     for engine in ("grid", "exact"):
         smoother = choose_smoother(problems, DIRICHLET, engine)
         answer = np.full((len(requests), 80), np.nan)
-        for i, own, R in smoother.each(requests, lambda number, own, average: average.mean[:, 1]):
+        for i, own, R in smoother.each(requests, always(lambda average: average.mean[:, 1])):
             answer[i, own] = R
         answers.append(answer)
     np.testing.assert_allclose(answers[0], answers[1], rtol=0, atol=1e-6)
@@ -164,7 +164,7 @@ def test_some_rows():
     rows = np.array([3, 500, 77])
     found = [
         np.concatenate(
-            [R for _, _, R in smoother.each([(0, 0.01)], lambda k, own, a: a.mean, rows)]
+            [R for _, _, R in smoother.each([(0, 0.01)], always(lambda a: a.mean), rows)]
         )
         for smoother in (choose_smoother([problem], DIRICHLET, e) for e in ("grid", "exact"))
     ]

@@ -14,28 +14,33 @@ from riskalign.progress import track
 from riskalign.sample import Problem
 from riskalign.smoothing import Average, Request, Smoother
 
-Criterion = Callable[[Problem, Average], FloatArray]
-"""From rows of a problem and their leave-one-out averages to the terms to be minimised."""
+Criterion = Callable[[Problem], Callable[[Average], FloatArray]]
+"""From rows of a problem, and then their leave-one-out averages, to the terms to be minimised."""
 
 
 def risk_alignment(power: float) -> Criterion:
     """|<R - y, l(f)>|^p: reconstructed against observed risk, sample by sample."""
 
-    def terms(rows: Problem, average: Average) -> FloatArray:
-        gap = alignment_residual(rows.loss, rows.points, rows.labels, average.mean)
-        return gap * gap if power == 2 else np.abs(gap) ** power
+    def of_rows(rows: Problem) -> Callable[[Average], FloatArray]:
+        residual = alignment_residual(rows.loss, rows.points, rows.labels)
 
-    return terms
+        def terms(average: Average) -> FloatArray:
+            gap = residual(average.mean)
+            return gap * gap if power == 2 else np.abs(gap) ** power
+
+        return terms
+
+    return of_rows
 
 
-def likelihood(rows: Problem, average: Average) -> FloatArray:
+def likelihood(rows: Problem) -> Callable[[Average], FloatArray]:
     """Minus the leave-one-out log density."""
-    return -average.log_density
+    return lambda average: -average.log_density
 
 
-def cross_validation(rows: Problem, average: Average) -> FloatArray:
+def cross_validation(rows: Problem) -> Callable[[Average], FloatArray]:
     """<y, l(R)>: the leave-one-out risk of R itself."""
-    return risk_of(rows.loss, rows.labels, average.mean)
+    return lambda average: risk_of(rows.loss, rows.labels, average.mean)
 
 
 CRITERIA: dict[str, Callable[[float], Criterion]] = {
@@ -222,9 +227,10 @@ class Search:
     def _totals(self, requests: Sequence[Request], rows: IntArray | None = None) -> FloatArray:
         """The objective of every request, summed over rows (scaled up from some of them)."""
 
-        def summed(number: int, rows: IntArray, average: Average) -> float:
+        def summed(number: int, rows: IntArray) -> Callable[[Average], float]:
             part = self.problems[number].take(as_slice(rows))
-            return float(part.weights @ self.criterion(part, average))
+            terms = self.criterion(part)
+            return lambda average: float(part.weights @ terms(average))
 
         totals = np.zeros(len(requests))
         seen = len(self.problems[0].labels) if rows is None else len(rows)

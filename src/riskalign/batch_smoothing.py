@@ -27,7 +27,7 @@ from riskalign.methods import KernelSmoother
 from riskalign.options import Setup, resolve_bandwidth, smoothing_choices
 from riskalign.residual import BATCH
 from riskalign.sample import Problem
-from riskalign.smoothing import Average, Smoother, Values
+from riskalign.smoothing import Average, Smoother, Values, always
 from riskalign.smoothing.dense import concatenate
 from riskalign.smoothing.gathered import Gathered, GatheredSmoother
 from riskalign.start import FitNoise
@@ -139,7 +139,7 @@ class BatchSmoothing:
         """Leave-one-out averages of rows, one a problem."""
         requests = [(k, choice.bandwidth) for k, choice in enumerate(self.choices)]
         parts: list[list[Average]] = [[] for _ in requests]
-        every = smoother.holding(held).each(requests, lambda k, rows, average: average)
+        every = smoother.holding(held).each(requests, always(lambda average: average))
         for k, _, average in every:
             parts[k].append(average)
         return [concatenate(own) for own in parts]

@@ -9,7 +9,7 @@ the error of a calibrated model is 0 on average whatever is chosen.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -168,7 +168,7 @@ def _risks(
     smoother = choose_smoother(valued, kernel, engine, values_of)
     tiles = smoother.each(
         requests,
-        lambda k, own, average: _left_out_risk(valued[k].take(own), average),
+        lambda k, own: _left_out_risk(valued[k].take(own)),
         None if len(rows) == n else rows,
     )
     steps = ((len(own), (i, own, risk)) for i, own, risk in tiles)
@@ -177,12 +177,15 @@ def _risks(
     return risks.reshape(len(valued), len(candidates), -1), valued[0].weights[rows]
 
 
-def _left_out_risk(rows: Problem, average: Average) -> FloatArray:
+def _left_out_risk(rows: Problem) -> Callable[[Average], FloatArray]:
     """<y, l(R)>; the start is read off the residuals."""
-    y = rows.one_hot()
-    start = y - spread(rows, values_of(rows) - OFFSET)
-    R = onto_simplex(start, spread(rows, average.mean - OFFSET))
-    return risk_of(rows.loss, rows.labels, R)
+    start = rows.one_hot() - spread(rows, values_of(rows) - OFFSET)
+
+    def risk(average: Average) -> FloatArray:
+        R = onto_simplex(start, spread(rows, average.mean - OFFSET))
+        return risk_of(rows.loss, rows.labels, R)
+
+    return risk
 
 
 def _widest(name: str, candidates: FloatArray, risks: FloatArray, weights: FloatArray) -> Choice:

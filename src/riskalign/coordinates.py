@@ -16,7 +16,7 @@ from riskalign.arrays import FloatArray, IntArray, row_sum
 from riskalign.bandwidth import Curve
 from riskalign.kernels import Kernel
 from riskalign.sample import Problem
-from riskalign.smoothing import Engine, Request, choose_smoother
+from riskalign.smoothing import Engine, Request, always, choose_smoother
 from riskalign.smoothing.squared import SquaredKernel
 from riskalign.start import powered
 
@@ -149,7 +149,7 @@ def smoothed_values(
         ]
         smoother = choose_smoother(located, kernel, engine, values_of)
         requests = [(k, choice.bandwidth) for k, choice in enumerate(part.choices)]
-        tiles = smoother.each(requests, lambda k, rows, average: average.mean, part.rows)
+        tiles = smoother.each(requests, always(lambda average: average.mean), part.rows)
         for k, rows, mean in tiles:
             result[k][rows] = mean - OFFSET
     return result
@@ -190,7 +190,7 @@ def squared_weights(
         raised = [replace(problem, weights=problem.weights**power) for problem in problems]
         smoother = choose_smoother(raised, kernel, engine, _nothing)
         result = [np.empty(len(wanted)) for _ in requests]
-        densities = smoother.each(requests, lambda k, rows, average: average.log_density, rows)
+        densities = smoother.each(requests, always(lambda average: average.log_density), rows)
         for i, own, log_density in densities:
             weights = raised[requests[i][0]].weights
             result[i][place[own]] = log_density + np.log(weights.sum() - weights[own])

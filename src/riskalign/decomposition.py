@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,11 +53,12 @@ def decompose(loss: ProperLoss, f: FloatArray, labels: LabelArray, R: FloatArray
 
 
 def alignment_residual(
-    loss: ProperLoss, f: FloatArray, labels: LabelArray, R: FloatArray
-) -> FloatArray:
-    """<R - y, l(f)>: reconstructed minus observed risk, row by row."""
+    loss: ProperLoss, f: FloatArray, labels: LabelArray
+) -> Callable[[FloatArray], FloatArray]:
+    """From R to <R - y, l(f)>: reconstructed minus observed risk, row by row."""
     loss_f = loss(f)
-    return row_dot(R, loss_f) - _of_label(loss_f, labels)
+    observed = _of_label(loss_f, labels)
+    return lambda R: row_dot(R, loss_f) - observed
 
 
 def risk_of(loss: ProperLoss, labels: LabelArray, R: FloatArray) -> FloatArray:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from riskalign.arrays import FloatArray, IntArray
+from riskalign.arrays import FloatArray, IntArray, as_slice
 from riskalign.bandwidth import CRITERIA, BandwidthSearch
 from riskalign.baselines import check_scope
 from riskalign.composition import Case, by_method, overconfidence
@@ -295,9 +295,12 @@ def _estimate(
     totals = np.zeros((4, len(setup.problems)))
     conditional = np.empty((len(weights), setup.n_columns))
 
-    def rows_of(k: int, rows: IntArray, average: Average) -> tuple[FloatArray, Terms]:
-        part = setup.problems[k].take(rows)
-        return average.mean, decompose(part.loss, part.points, part.labels, average.mean)
+    def rows_of(k: int, rows: IntArray) -> Callable[[Average], tuple[FloatArray, Terms]]:
+        part = setup.problems[k].take(as_slice(rows))
+        return lambda average: (
+            average.mean,
+            decompose(part.loss, part.points, part.labels, average.mean),
+        )
 
     requests = list(enumerate(bandwidths.tolist()))
     tiles = setup.smoother.each(requests, rows_of)

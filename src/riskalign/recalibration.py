@@ -29,7 +29,7 @@ from riskalign.kernels import DIRICHLET, Kernel
 from riskalign.losses import KL, L2
 from riskalign.residual import BATCH
 from riskalign.sample import Problem, Sample, on_simplex, reduce
-from riskalign.smoothing import choose_smoother
+from riskalign.smoothing import always, choose_smoother
 from riskalign.smoothing.squared import SquaredKernel
 from riskalign.start import Start, powered
 
@@ -114,7 +114,7 @@ def smoothed_left_out(
     located = with_residuals(problem, start, choice.flattening)
     smoother = choose_smoother([located], kernel, engine, values_of)
     smoothed = np.empty_like(start)
-    parts = smoother.each([(0, choice.bandwidth)], lambda k, rows, average: average.mean)
+    parts = smoother.each([(0, choice.bandwidth)], always(lambda average: average.mean))
     for _, rows, mean in parts:
         smoothed[rows] = spread(problem, mean - OFFSET)
     return smoothed

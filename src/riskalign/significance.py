@@ -17,7 +17,7 @@ from riskalign.losses import ProperLoss
 from riskalign.options import default_notion, make_case
 from riskalign.progress import track
 from riskalign.sample import Problem, on_simplex
-from riskalign.smoothing import ENGINES, choose_smoother
+from riskalign.smoothing import ENGINES, always, choose_smoother
 from riskalign.smoothing.linear import LinearSmoother
 from riskalign.validation import as_sample, one_of
 
@@ -163,7 +163,7 @@ def _averages(problem: Problem, kernel: Kernel, h: float, engine: str) -> Averag
         carrier = Valued.of(problem, 1.0, values)
         smoother = choose_smoother([carrier], kernel, engine, values_of)
         result = np.empty_like(values)
-        for _, rows, mean in smoother.each([(0, h)], lambda k, rows, average: average.mean):
+        for _, rows, mean in smoother.each([(0, h)], always(lambda average: average.mean)):
             result[rows] = mean
         return result
 

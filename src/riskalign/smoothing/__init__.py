@@ -6,11 +6,20 @@ from collections.abc import Callable, Sequence
 
 from riskalign.kernels import Kernel
 from riskalign.sample import Problem
-from riskalign.smoothing.contract import Average, Request, Smoother, Values
+from riskalign.smoothing.contract import Average, Request, Smoother, Values, always
 from riskalign.smoothing.dense import DenseSmoother
 from riskalign.smoothing.grid import GridSmoother
 
-__all__ = ["ENGINES", "Average", "Engine", "Request", "Smoother", "Values", "choose_smoother"]
+__all__ = [
+    "ENGINES",
+    "Average",
+    "Engine",
+    "Request",
+    "Smoother",
+    "Values",
+    "always",
+    "choose_smoother",
+]
 
 Engine = str | Callable[[Sequence[Problem], Kernel, Values], Smoother]
 """An engine's name, or what makes a smoother."""

@@ -40,6 +40,18 @@ class Average:
         return self.logarithm()
 
 
+Reader = Callable[[int, IntArray], Callable[[Average], T]]
+"""From a problem's number and some of its rows to what is read off their averages.
+
+What depends on the rows alone is computed once for all bandwidths.
+"""
+
+
+def always(read: Callable[[Average], T]) -> Reader[T]:
+    """Reads averages alike whatever their rows are."""
+    return lambda number, rows: read
+
+
 class Smoother(Protocol):
     """A batch of problems, ready to be smoothed at any bandwidth."""
 
@@ -50,13 +62,13 @@ class Smoother(Protocol):
     def each(
         self,
         requests: Sequence[Request],
-        function: Callable[[int, IntArray, Average], T],
+        reader: Reader[T],
         rows: IntArray | None = None,
     ) -> Iterator[tuple[int, IntArray, T]]:
         """Leave-one-out averages of every request, tile by tile.
 
-        Yields (request number, rows, function(problem number, rows, average)); the
-        function runs in worker threads, the order of what is yielded is fixed.
+        Yields (request number, rows, reader(problem number, rows)(average)); the reader
+        runs in worker threads, the order of what is yielded is fixed.
         """
 
     def at(self, request: Request, points: FloatArray) -> Average:

@@ -6,7 +6,7 @@ values whatever is averaged. The product serves all bandwidths; no n x n array i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from riskalign.arrays import FloatArray, IntArray
 from riskalign.kernels import Kernel
 from riskalign.sample import Problem
-from riskalign.smoothing.contract import Average, Request, T, Values
+from riskalign.smoothing.contract import Average, Reader, Request, T, Values
 from riskalign.smoothing.threads import ordered_map
 from riskalign.smoothing.tiles import Centres
 
@@ -46,7 +46,7 @@ class DenseSmoother:
     def each(
         self,
         requests: Sequence[Request],
-        function: Callable[[int, IntArray, Average], T],
+        reader: Reader[T],
         rows: IntArray | None = None,
     ) -> Iterator[tuple[int, IntArray, T]]:
         """See `Smoother.each`; requests of one problem share their products."""
@@ -62,8 +62,7 @@ class DenseSmoother:
             every = np.arange(len(centres.points)) if rows is None else rows
 
             def tile(own: IntArray, centres: Centres = centres, number: int = number) -> list[T]:
-                averages = centres.averages(centres.points[own], own)
-                return [function(number, own, average) for average in averages]
+                return list(map(reader(number, own), centres.averages(centres.points[own], own)))
 
             tiles = centres.split(every)
             for own, results in zip(tiles, ordered_map(tile, tiles), strict=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from riskalign.arrays import FloatArray, IntArray, LabelArray
 from riskalign.kernels import Kernel
 from riskalign.sample import Problem, on_simplex
-from riskalign.smoothing.contract import Average, Request, T, Values
+from riskalign.smoothing.contract import Average, Reader, Request, T, Values
 from riskalign.smoothing.grid import CHUNK, without_own
 from riskalign.smoothing.masses import MassTable, own_kernel
 from riskalign.smoothing.nodes import Nodes, nodes_at
@@ -130,7 +130,7 @@ class GatheredSmoother:
     def each(
         self,
         requests: Sequence[Request],
-        function: Callable[[int, IntArray, Average], T],
+        reader: Reader[T],
         rows: IntArray | None = None,
     ) -> Iterator[tuple[int, IntArray, T]]:
         """See `Smoother.each`."""
@@ -142,7 +142,7 @@ class GatheredSmoother:
 
         def chunk(task: tuple[int, IntArray]) -> T:
             i, own = task
-            return function(requests[i][0], own, self._leave_out(requests[i], own))
+            return reader(requests[i][0], own)(self._leave_out(requests[i], own))
 
         for (i, own), result in zip(tasks, ordered_map(chunk, tasks), strict=True):
             yield i, own, result

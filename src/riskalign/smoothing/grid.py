@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 from riskalign.arrays import BoolArray, FloatArray, IntArray, as_slice
 from riskalign.kernels import Kernel
 from riskalign.sample import Problem
-from riskalign.smoothing.contract import Average, Request, T, Values
+from riskalign.smoothing.contract import Average, Reader, Request, T, Values
 from riskalign.smoothing.dense import DenseSmoother
 from riskalign.smoothing.masses import MassTable, own_kernel
 from riskalign.smoothing.neighbours import Neighbours
@@ -146,7 +146,7 @@ class GridSmoother:
     def each(
         self,
         requests: Sequence[Request],
-        function: Callable[[int, IntArray, Average], T],
+        reader: Reader[T],
         rows: IntArray | None = None,
     ) -> Iterator[tuple[int, IntArray, T]]:
         """See `Smoother.each`; requests at one bandwidth share its kernel matrix."""
@@ -154,18 +154,18 @@ class GridSmoother:
         fine = [i for i, (_, h) in enumerate(requests) if h < self._resolution]
         if fine:  # narrower than the nodes resolve
             dense = DenseSmoother(self._problems, self._kernel, self._values)
-            for i, own, result in dense.each([requests[i] for i in fine], function, rows):
+            for i, own, result in dense.each([requests[i] for i in fine], reader, rows):
                 yield fine[i], own, result
         numbers = list(dict.fromkeys(requests[i][0] for i in coarse))
         for start in range(0, len(numbers), BATCH):
             batch = set(numbers[start : start + BATCH])
             wanted = {i: requests[i] for i in coarse if requests[i][0] in batch}
-            yield from self._each_of_batch(wanted, function, rows)
+            yield from self._each_of_batch(wanted, reader, rows)
 
     def _each_of_batch(
         self,
         wanted: dict[int, Request],
-        function: Callable[[int, IntArray, Average], T],
+        reader: Reader[T],
         rows: IntArray | None,
     ) -> Iterator[tuple[int, IntArray, T]]:
         sums = self._node_sums(wanted)
@@ -182,11 +182,11 @@ class GridSmoother:
             number, own = task
             weights = self._interpolation(number, own)
             columns = self._columns(self._problems[number].take(as_slice(own)))
-            results = []
-            for i in by_problem[number]:
-                average = self._leave_out(wanted[i], own, columns, weights, sums[i])
-                results.append(function(number, own, average))
-            return results
+            read = reader(number, own)
+            return [
+                read(self._leave_out(wanted[i], own, columns, weights, sums[i]))
+                for i in by_problem[number]
+            ]
 
         chunks = ordered_map(chunk, tasks, self._workers)
         for (number, own), results in zip(tasks, chunks, strict=True):

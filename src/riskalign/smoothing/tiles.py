@@ -19,16 +19,12 @@ from riskalign.arrays import FloatArray, IntArray
 from riskalign.kernels import Kernel
 from riskalign.sample import Problem
 from riskalign.smoothing.contract import Average
-from riskalign.smoothing.families import POWERS, Bandwidth, Head, make_families
+from riskalign.smoothing.families import SMALLEST, Bandwidth, Chain, Family, Step, make_families
 from riskalign.smoothing.sums import Floats, labels_in, of_columns, of_labels
-from riskalign.smoothing.threads import ordered_map
+from riskalign.smoothing.threads import n_threads, ordered_map
 
-TILE = 500_000
+TILE = 1_000_000
 """Pairs in a tile: its scores stay in the last-level cache."""
-
-SMALLEST = {4: -85.0, 8: -700.0}
-"""Scores, by bytes of a float, below which a weight counts as that small, e-37 of the row's
-largest: the exponentials beyond are subnormal, and ten times slower."""
 
 MILD = 5.0
 """Largest scale, 1/h, at which scores are small enough for products in float32: R still errs by
@@ -63,9 +59,14 @@ class Centres:
         if labels is None:
             self._sums = of_columns(values[order], self._dtype)
         else:
-            self._sums = of_labels(labels[order], values.shape[1])
+            self._sums = of_labels(labels[order], values.shape[1], self._dtype)
         self._bandwidths = list(self._prepared(bandwidths, np.log(problem.weights[order])))
-        self._families = make_families(self._bandwidths, self._dtype)
+        self._families = make_families(self._bandwidths)
+        self._factors = {
+            step.position: step.factors(self._dtype)
+            for family in self._families
+            for step in family.steps
+        }
         self._keys = self._make_keys()
         self._buffers = threading.local()
 
@@ -92,14 +93,16 @@ class Centres:
         """Centres as columns ``(K, n)``, a single family's bias below them, by precision."""
         keys = self._centres.T
         if len(self._families) == 1:
-            keys = np.vstack([keys, self._bandwidths[self._families[0][0].step.position].bias])
-        firsts = {self._bandwidths[heads[0].step.position].bias.dtype for heads in self._families}
-        return {each: np.ascontiguousarray(keys, each) for each in firsts}
+            keys = np.vstack([keys, self._families[0].bias])
+        precisions = {family.bias.dtype for family in self._families}
+        return {each: np.ascontiguousarray(keys, each) for each in precisions}
 
     def split(self, rows: IntArray) -> list[IntArray]:
-        """Rows in tiles."""
-        step = max(1, TILE // len(self.points))
-        return [rows[start : start + step] for start in range(0, len(rows), step)]
+        """Rows in tiles of one size, as many for each core."""
+        tiles = -(-len(rows) * len(self.points) // TILE)
+        if tiles > 1:
+            tiles += -tiles % n_threads()
+        return np.array_split(rows, min(tiles, len(rows)))
 
     def _buffer(self, name: str, shape: tuple[int, int], dtype: npt.DTypeLike) -> Floats:
         """A thread's own array, made once: fresh pages for each tile would cost more than it."""
@@ -120,22 +123,23 @@ class Centres:
             rows = np.flatnonzero(self._place[own] >= 0)
             masked = rows, self._place[own[rows]]
         result: dict[int, Average] = {}
-        for heads in self._families:
-            first = self._bandwidths[heads[0].step.position]
-            scores = scores_at(first)
+        least = float(queries.min())
+        for family in self._families:
+            scores = scores_at(family)
             if masked is not None:
                 scores[masked] = -np.inf
-            lowest = first.scale * float(queries.min()) + float(first.bias.min())
-            logs, top = self._relative_to_top(scores, self._is_safe(heads, lowest))
+            lowest = family.scale * least + family.least_bias
+            logs, top = self._relative_to_top(scores, self._is_safe(family, lowest))
             if top is not None:
                 lowest -= float(top.max())
-            for position, power, offset, weights in self._weights(heads, logs, lowest):
-                sums, of_weights = self._sums(weights)
+            scratch = self._buffer("scratch", shape, self._dtype)
+            for step, weights in self._weights(family, logs, lowest):
+                sums, of_weights = self._sums(weights, self._factors[step.position], scratch)
                 mean_weight = of_weights / total
                 sums /= of_weights[:, None]
-                shift = offset if top is None else offset + power * top
-                logarithm = partial(self._log_density, x, position, mean_weight, shift)
-                result[position] = Average(sums, logarithm)
+                shift = step.offset if top is None else step.offset + step.power * top
+                logarithm = partial(self._log_density, x, step.position, mean_weight, shift)
+                result[step.position] = Average(sums, logarithm)
         return [result[i] for i in range(len(self._bandwidths))]
 
     def _log_density(
@@ -145,25 +149,25 @@ class Centres:
         query_bias = self._kernel.query_bias(x, bandwidth.h)
         return np.log(mean_weight) + shift + bandwidth.shift + query_bias
 
-    def _scores(self, queries: FloatArray, shape: tuple[int, int]) -> Callable[[Bandwidth], Floats]:
-        """How to make the scores of a tile at any of the bandwidths.
+    def _scores(self, queries: FloatArray, shape: tuple[int, int]) -> Callable[[Family], Floats]:
+        """How to make the scores of a tile for any of the families.
 
         Several families share the product; a single one has scale and bias inside it.
         """
 
-        def at_once(bandwidth: Bandwidth) -> Floats:
-            extended = np.hstack([bandwidth.scale * queries, np.ones((len(queries), 1))])
-            return self._product(extended, bandwidth.bias.dtype, "scores", shape)
+        def at_once(family: Family) -> Floats:
+            extended = np.hstack([family.scale * queries, np.ones((len(queries), 1))])
+            return self._product(extended, family.bias.dtype, "scores", shape)
 
         @lru_cache(maxsize=2)
         def shared(precision: np.dtype[Any]) -> Floats:
             return self._product(queries, precision, "products", shape)
 
-        def from_shared(bandwidth: Bandwidth) -> Floats:
-            precision = bandwidth.bias.dtype
+        def from_shared(family: Family) -> Floats:
+            precision = family.bias.dtype
             scores = self._buffer("scores", shape, precision)
-            np.multiply(shared(precision), bandwidth.scale, out=scores)
-            scores += bandwidth.bias
+            np.multiply(shared(precision), family.scale, out=scores)
+            scores += family.bias
             return scores
 
         return at_once if len(self._families) == 1 else from_shared
@@ -174,14 +178,12 @@ class Centres:
         out = self._buffer(name, shape, precision)
         return np.matmul(queries.astype(precision, copy=False), self._keys[precision], out=out)
 
-    def _is_safe(self, heads: Sequence[Head], lowest: float) -> bool:
+    def _is_safe(self, family: Family, lowest: float) -> bool:
         """Whether no weight can be subnormal, whatever the row's largest may be."""
-        if self._bandwidths[heads[0].step.position].bias.dtype != self._dtype:
+        if family.bias.dtype != self._dtype:
             return False
-        bounds = [head.step.lowest(lowest) for head in heads]
-        for head, bound in zip(heads, bounds.copy(), strict=True):
-            bounds += [step.lowest(bound) for step in head.powers]
-        return min(bounds) >= SMALLEST[self._dtype.itemsize]
+        bound = min(step.power * lowest + step.least_tilt for step in family.steps)
+        return bound >= SMALLEST[self._dtype.itemsize]
 
     def _relative_to_top(self, scores: Floats, safe: bool) -> tuple[Floats, FloatArray | None]:
         """Scores less their row's largest, and that ``(b,)``; safe scores as they are."""
@@ -193,31 +195,31 @@ class Centres:
         return logs, top.astype(np.float64, copy=False)
 
     def _weights(
-        self, heads: Sequence[Head], logs: Floats, lowest: float
-    ) -> Iterator[tuple[int, float, float, Floats]]:
-        """Weights of every bandwidth of a family; each array is overwritten by the next.
+        self, family: Family, logs: Floats, lowest: float
+    ) -> Iterator[tuple[Step, Floats]]:
+        """Weights of every bandwidth of a family, but for their factors.
 
-        No score in `logs` is below `lowest`, but those of left-out samples.
-
-        Yields (position, power of the first's weights, offset of the scores, weights).
+        No score in `logs` is below `lowest`, but those of left-out samples. Each array is
+        overwritten by the next.
         """
         shape = (logs.shape[0], logs.shape[1])
-        for number, head in enumerate(heads):
-            step, last = head.step, number == len(heads) - 1
-            weights = logs if last else self._buffer("weights", shape, self._dtype)
-            scores = logs
-            if step.power != 1.0:
-                scores = np.multiply(logs, step.power, out=weights)
-                scores += step.tilt
-            smallest = SMALLEST[self._dtype.itemsize] / (POWERS[-1] if head.powers else 1.0)
-            if step.lowest(lowest) < smallest:
-                scores = np.clip(scores, smallest, 0.0, out=weights)
-            np.exp(scores, out=weights)
-            yield step.position, step.power, step.offset, weights
-            for other in head.powers:
-                raised = self._buffer("raised", shape, self._dtype)
-                factor = weights if other.power == 2.0 else np.sqrt(weights, out=raised)
-                np.multiply(weights, factor, out=raised)
-                raised *= other.factors
-                offset = other.power * step.offset + other.offset
-                yield other.position, other.power * step.power, offset, raised
+        for chain in family.chains:
+            last = chain is family.chains[-1]
+            base = logs if last else self._buffer("base", shape, self._dtype)
+            scores = logs if chain.power == 1.0 else np.multiply(logs, chain.power, out=base)
+            smallest = SMALLEST[self._dtype.itemsize] / chain.members[-1][0]
+            if chain.power * lowest < smallest:
+                scores = np.maximum(scores, smallest, out=base)
+            np.exp(scores, out=base)
+            yield from self._powers(chain, base)
+
+    def _powers(self, chain: Chain, base: Floats) -> Iterator[tuple[Step, Floats]]:
+        """Powers of the base, each the one before times itself or the base."""
+        raised = self._buffer("raised", (base.shape[0], base.shape[1]), base.dtype)
+        weights, power = base, 1
+        for wanted, step in chain.members:
+            while power < wanted:
+                doubled = wanted >= 2 * power
+                weights = np.multiply(weights, weights if doubled else base, out=raised)
+                power = 2 * power if doubled else power + 1
+            yield step, weights
