@@ -11,11 +11,14 @@ import riskalign as ra
 from riskalign.losses import LOSSES
 from riskalign.sample import Problem
 from riskalign.start import (
+    NOISE,
     PRIOR,
+    SHIFTED,
     FitNoise,
     Start,
     _derivatives,
     features,
+    n_parameters,
     powered,
     products,
     slopes_of,
@@ -33,49 +36,62 @@ def problem_of(n=300, n_classes=4, *, single, seed=4, t2=0.5):
 
 
 def plain_start(problem, theta):
-    """softmax(a log f + (0, b)), by loops."""
+    """softmax(a log f + (0, b)); of K > 2, softmax(a log f + b log(f + c / K) + d); by loops."""
     rows = []
     for f in problem.points:
         z = [theta[0] * np.log(max(p, 1e-9)) for p in f]
-        z[1] += theta[1] if len(theta) > 1 else 0.0
+        if len(theta) > 1 and len(f) == 2:
+            z[1] += theta[1]
+        elif len(theta) > 1:
+            for k, p in enumerate(f):
+                shift = theta[2 + k] if len(theta) > 2 else 0.0
+                z[k] += theta[1] * np.log(p + NOISE / len(f)) + shift
         e = np.exp(np.array(z) - max(z))
         rows.append(e / e.sum())
     return np.array(rows)
 
 
-def plain_fit(problem, n_parameters):
+def plain_fit(problem, p):
     """Parameters of the least penalised log loss, by a general minimiser."""
-    beforehand = np.array([1.0, 0.0])[:n_parameters]
+    beforehand = np.array([1.0] + [0.0] * (p - 1))
 
     def risk(theta):
         g = plain_start(problem, theta)
         losses = -np.log(g[np.arange(len(g)), problem.labels])
         return problem.weights @ losses + PRIOR / 2 * np.sum((theta - beforehand) ** 2)
 
-    return minimize(risk, beforehand, method="Nelder-Mead", options={"xatol": 1e-7}).x
+    return minimize(risk, beforehand, method="BFGS", options={"gtol": 1e-4}).x
 
 
 @pytest.mark.parametrize(
-    ("name", "single", "n_parameters"),
-    [("temperature", False, 1), ("temperature", True, 1), ("logistic", True, 2)],
+    ("name", "single", "p"),
+    [
+        ("temperature", False, 1),
+        ("temperature", True, 1),
+        ("logistic", True, 2),
+        ("logistic", False, 6),
+    ],
 )
-def test_starts_are_those_fitted_without_each_row(name, single, n_parameters):
+def test_starts_are_those_fitted_without_each_row(name, single, p):
     problem = problem_of(120, single=single)
     got = started(problem, name)
     whole = Start.fit(problem, name)
-    np.testing.assert_allclose(whole.parameters, plain_fit(problem, n_parameters), atol=1e-4)
+    np.testing.assert_allclose(whole.parameters, plain_fit(problem, p), atol=1e-4)
     moves = np.abs(got - whole.at(problem.points)).max(axis=1)
     assert moves.max() > 0.004
     for i in (np.argmax(moves), 0, 50):
         rest = problem.take(np.delete(np.arange(120), i))
         alone = problem.take(np.array([i]))
-        expected = plain_start(alone, plain_fit(rest, n_parameters))[0]
+        expected = plain_start(alone, plain_fit(rest, p))[0]
         assert np.abs(got[i] - expected).max() < 0.15 * moves[i] + 1e-4  # one Newton step
 
 
 def test_many_classes_are_not_shifted_and_the_identity_is_f():
-    problem = problem_of(single=False)
-    np.testing.assert_array_equal(started(problem, "logistic"), started(problem, "temperature"))
+    assert [n_parameters("logistic", k) for k in (2, 3, SHIFTED, SHIFTED + 1)] == [2, 5, 32, 2]
+    assert [n_parameters("temperature", k) for k in (2, 3, 100)] == [1, 1, 1]
+    problem = problem_of(60, SHIFTED + 1, single=False)
+    fit = Start.fit(problem, "logistic")
+    np.testing.assert_allclose(fit.parameters, plain_fit(problem, 2), atol=1e-3)
     np.testing.assert_array_equal(started(problem, "identity"), problem.points)
 
 
@@ -93,18 +109,33 @@ def test_a_logistic_start_undoes_temperature_and_shift():
     assert miss("logistic") < 0.1 * min(miss("temperature"), miss("identity"))
 
 
+@pytest.mark.parametrize("family", ["label noise", "class bias", "temperature", "imbalanced"])
+def test_a_logistic_start_of_many_classes_undoes_noise_and_shifts(family):
+    data = ra.datasets.FAMILIES[family](20_000, 5, 0)
+    problem = Problem("p", data.y_prob, data.y_true, np.ones(20_000), KL)
+
+    def miss(name):
+        return np.mean(np.square(started(problem, name) - data.conditional))
+
+    assert miss("logistic") < 0.05 * miss("identity")
+    if family != "temperature":
+        assert miss("logistic") < 0.2 * miss("temperature")
+
+
 def test_powers_are_temperatures():
     data = ra.datasets.temperature(50, 4, t2=0.5, seed=0)
     np.testing.assert_allclose(powered(data.y_prob, 0.5), data.conditional, atol=1e-12)
 
 
-@pytest.mark.parametrize(("single", "n_parameters"), [(False, 1), (True, 1), (True, 2)])
-def test_slopes_are_derivatives(single, n_parameters):
+@pytest.mark.parametrize(
+    ("single", "count"), [(False, 1), (True, 1), (True, 2), (False, 2), (False, 6)]
+)
+def test_slopes_are_derivatives(single, count):
     problem = problem_of(20, single=single)
-    theta, step = np.array([0.7, -0.4])[:n_parameters], 1e-6
-    slopes = slopes_of(features(problem.points, n_parameters), plain_start(problem, theta))
-    for p in range(n_parameters):
-        up, down = (plain_start(problem, theta + sign * step * np.eye(2)[p][:n_parameters])
+    theta, step = np.array([0.7, -0.4, 0.2, 0.0, -0.3, 0.5])[:count], 1e-6
+    slopes = slopes_of(features(problem.points, count), plain_start(problem, theta))
+    for p in range(count):
+        up, down = (plain_start(problem, theta + sign * step * np.eye(count)[p])
                     for sign in (1, -1))  # fmt: skip
         np.testing.assert_allclose(slopes[:, :, p], (up - down) / (2 * step), atol=1e-8)
 
@@ -138,6 +169,20 @@ def test_fits_of_hard_problems_are_finite(positives, at):
     np.testing.assert_allclose(g.sum(axis=1), 1)
     light = replace(problem, weights=np.full(50, 1e-6))
     np.testing.assert_allclose(started(light, "logistic"), g, atol=1e-8)
+
+
+@pytest.mark.parametrize("n_classes", [3, 8, SHIFTED + 5])
+@pytest.mark.parametrize("present", [1, 2])
+def test_fits_of_hard_simplices_are_finite(n_classes, present):
+    """Zeros and ones, ties, and classes without a label."""
+    certain = np.eye(n_classes)[np.arange(30) % n_classes]
+    f = np.concatenate([certain, np.full((10, n_classes), 1 / n_classes)])
+    problem = Problem("p", f, np.arange(40) % present, np.ones(40), KL)
+    g = started(problem, "logistic")
+    assert np.isfinite(g).all()
+    np.testing.assert_allclose(g.sum(axis=1), 1)
+    turned = replace(problem, predictions=f[:, ::-1], labels=n_classes - 1 - problem.labels)
+    np.testing.assert_allclose(started(turned, "logistic")[:, ::-1], g, atol=1e-7)
 
 
 @pytest.mark.parametrize(

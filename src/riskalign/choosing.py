@@ -10,7 +10,6 @@ the error of a calibrated model is 0 on average whatever is chosen.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -46,11 +45,6 @@ together: with fewer, what a large sample shows is not seen, and its error comes
 CLOSE = 0.5
 """Standard errors by which a risk may exceed the least and count as equal: with less, chance
 chooses narrow kernels and their noise, with more, the wide ones miss what there is to see."""
-
-NARROWER = 4.0
-"""By what the bandwidth of least risk is divided, on the simplex. That bandwidth trades the bias
-of R against its variance, and the variance is known and taken out: less bias is worth more of
-it. (Problems of one probability have starts that leave them little bias.)"""
 
 FOLDS = 5
 """Folds of rows. With two, half of the rows choose, and miss what only many rows show."""
@@ -90,7 +84,7 @@ def choose_across(
     """
     if dealt is None:
         starts = [started(problem, start) for problem in batch]
-        chosen = _narrowed(batch, choose(batch, starts, kernel, engine, candidates, progress))
+        chosen = choose(batch, starts, kernel, engine, candidates, progress)
         return chosen, [Part(None, chosen)]
     parts = []
     for rows in dealt:
@@ -98,25 +92,10 @@ def choose_across(
         rest = [problem.take(others) for problem in batch]
         starts = [started(problem, start) for problem in rest]
         chosen = choose(rest, starts, kernel, engine, candidates, progress)
-        parts.append(Part(rows, _narrowed(rest, chosen)))
+        parts.append(Part(rows, chosen))
     each = zip(*(part.choices for part in parts), strict=True)
     shown = [sorted(own, key=lambda choice: choice.bandwidth)[len(own) // 2] for own in each]
     return shown, parts
-
-
-def _narrowed(batch: Sequence[Problem], choices: list[Choice]) -> list[Choice]:
-    """Choices on the simplex at the candidate `NARROWER` times below, or the least."""
-    if is_single(batch[0]):
-        return choices
-    result = []
-    for choice in choices:
-        assert choice.curve is not None
-        candidates = choice.curve.candidates
-        place = np.searchsorted(candidates, choice.bandwidth / NARROWER * (1 - 1e-9))
-        h, at_edge = float(candidates[place]), place in (0, len(candidates) - 1)
-        curve = replace(choice.curve, value=h, at_edge=at_edge and len(candidates) > 1)
-        result.append(replace(choice, bandwidth=h, curve=curve))
-    return result
 
 
 def choose(

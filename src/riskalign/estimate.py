@@ -103,8 +103,9 @@ def calibration_error(
         p of the risk-alignment objective sum |reconstructed - observed risk|^p.
     start : {"logistic", "temperature", "identity"}
         Whose residuals a debiased error smooths: those of f at the temperature that fits,
-        with "logistic" also shifted in log-odds as fits best (Platt's scaling; canonical
-        errors of more than two classes are not shifted), or of f itself.
+        with "logistic" also shifted in log-odds as fits best (Platt's scaling; of more than
+        two classes each is shifted, up to 30 of them, and small probabilities are lifted), or
+        of f itself.
     confidence : float, optional
         Level of the interval of a debiased error, such as 0.95.
     sample_weight : array-like of shape (n,), optional

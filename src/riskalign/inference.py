@@ -204,10 +204,15 @@ class Fit:
 
     @property
     def fitted(self) -> FloatArray:
-        """The whole predictions at their start, ``(n, K)``."""
-        sample = self.sample
+        """The whole predictions at their start, ``(n, K)``.
+
+        Where each problem has one probability of many, the temperature of the whole is enough.
+        """
+        sample, start = self.sample, self.start
+        if self.problems[0].n_classes < len(sample.classes) and start == "logistic":
+            start = "temperature"
         whole = Problem("all", sample.probabilities, sample.labels, sample.weights, KL)
-        return Start.fit(whole, self.start).at(whole.points)
+        return Start.fit(whole, start).at(whole.points)
 
     def null_terms(self, truth: FloatArray, labels: IntArray, rows: IntArray) -> FloatArray:
         """Terms of label sets drawn from a truth ``(m, K)`` at some rows, ``(m, B)``."""

@@ -4,8 +4,9 @@ With phi_p(f) features of a prediction, one number an outcome, and theta_p the p
 
     g = softmax(sum_p theta_p phi_p(f)),
 
-where "temperature" has the feature log f, "logistic" a second one that shifts the second of
-two outcomes (Platt's scaling), and "identity" none: g is f. The parameters minimise the log
+where "temperature" has the feature log f, "logistic" also those that shift outcomes (Platt's
+scaling for two of them) and, for more than two, log(f + c), which lifts small probabilities as
+labels that are wrong at random do. "identity" has none: g is f. The parameters minimise the log
 loss of the *other* rows. What their fit adds to the noise of an estimate is known.
 """
 
@@ -20,8 +21,14 @@ from riskalign.arrays import FloatArray, floored_log
 from riskalign.sample import Problem
 
 STARTS = ("logistic", "temperature", "identity")
-"""Starts by name. Problems of more than two outcomes have no shifts: of K of them the kernel
-would have to smooth K^2 slopes. For them "logistic" is "temperature"."""
+"""Starts by name."""
+
+NOISE = 0.2
+"""c of the feature log(f + c), times K: alone it undoes that one label in six is random, and
+together with log f about what other shares do."""
+
+SHIFTED = 30
+"""Outcomes up to which each has a shift: of K shifts the kernel has to smooth K^2 slopes."""
 
 NEWTON_STEPS, HALVINGS, CONVERGED = 30, 30, 1e-6
 
@@ -29,8 +36,8 @@ FARTHEST = 1.0
 """By how much leaving out one row may move a parameter."""
 
 PRIOR = 0.25
-"""Precision, in samples, with which exponent and shift are held at 1 and 0 beforehand: a class
-without positives would be shifted without end."""
+"""Precision, in samples, with which the exponent is held at 1 and the others at 0 beforehand: a
+class without positives would be shifted without end."""
 
 
 def powered(f: FloatArray, exponent: float) -> FloatArray:
@@ -53,17 +60,26 @@ def n_parameters(name: str, n_classes: int) -> int:
     """Parameters of a start."""
     if name == "identity":
         return 0
-    return 2 if name == "logistic" and n_classes == 2 else 1
+    if name == "temperature":
+        return 1
+    if n_classes == 2:
+        return 2
+    return 2 + n_classes if n_classes <= SHIFTED else 2
 
 
 def features(points: FloatArray, n_parameters: int) -> FloatArray:
     """The features of points ``(n, K)``, as ``(n, K, p)``."""
-    z = floored_log(points)
-    if n_parameters < 2:
-        return z[:, :, None][:, :, :n_parameters]
-    shift = np.zeros_like(z)
-    shift[:, 1] = 1.0
-    return np.stack([z, shift], axis=2)
+    n, n_classes = points.shape
+    phi = np.zeros((n, n_classes, n_parameters))
+    if n_parameters:
+        phi[:, :, 0] = floored_log(points)
+    if n_parameters > 1 and n_classes == 2:
+        phi[:, 1, 1] = 1.0
+    elif n_parameters > 1:
+        phi[:, :, 1] = np.log(points + NOISE / n_classes)
+        outcomes = np.arange(n_parameters - 2)
+        phi[:, outcomes, 2 + outcomes] = 1.0
+    return phi
 
 
 @dataclass(frozen=True)
@@ -129,7 +145,7 @@ class Start:
 
 def _beforehand(n_parameters: int) -> FloatArray:
     """The parameters of f itself."""
-    return np.array([1.0, 0.0])[:n_parameters]
+    return np.eye(n_parameters)[:1].reshape(n_parameters)
 
 
 def prior_of(weights: FloatArray, n_parameters: int) -> FloatArray:
@@ -171,7 +187,8 @@ def slopes_of(phi: FloatArray, g: FloatArray) -> FloatArray:
 
 def _information(phi: FloatArray, g: FloatArray) -> FloatArray:
     """What each row adds to the information, ``(n, p, p)``."""
-    return np.einsum("nkp,nkq->npq", slopes_of(phi, g), phi)
+    each: FloatArray = slopes_of(phi, g).transpose(0, 2, 1) @ phi
+    return each
 
 
 def started(problem: Problem, name: str) -> FloatArray:
