@@ -256,6 +256,74 @@ def classwise_imagenet() -> dict[str, Any]:
     }
 
 
+def _added_by_interval(n: int, notion: str) -> dict[str, Any]:
+    y, f = synthetic(n, 10)
+
+    def estimate(confidence: float | None = None) -> Any:
+        return ra.calibration_error(
+            y, f, notion=notion, estimator="debiased", confidence=confidence
+        )
+
+    alone, both = in_turn(estimate, lambda: estimate(0.95))
+    return {
+        "seconds": both - alone,
+        "against": "the estimate alone",
+        "reference_seconds": alone,
+        "ratio": both / alone - 1,
+        "unit": "times its time",
+        "target": 1,
+        "reached": bool(both <= 2 * alone),
+        "note": "what the interval adds",
+    }
+
+
+def classwise_interval() -> dict[str, Any]:
+    """Debiased class-wise l2 with an interval, n = 10,000, K = 10."""
+    return _added_by_interval(10_000, "classwise")
+
+
+def canonical_interval() -> dict[str, Any]:
+    """Debiased canonical l2 with an interval, n = 2,000, K = 10."""
+    return _added_by_interval(2_000, "canonical")
+
+
+def comparison() -> dict[str, Any]:
+    """Two models compared, class-wise l2, n = 10,000, K = 10."""
+    y, f = synthetic(10_000, 10)
+    softer = softmax(0.8 * np.log(f), axis=1)
+
+    def estimates() -> Any:
+        return [ra.calibration_error(y, each, estimator="debiased") for each in (f, softer)]
+
+    alone, both = in_turn(estimates, lambda: ra.compare(y, f, softer, names=("A", "B")))
+    return {
+        "seconds": both - alone,
+        "against": "the two estimates alone",
+        "reference_seconds": alone,
+        "ratio": both / alone - 1,
+        "unit": "times its time",
+        "target": 1,
+        "reached": bool(both <= 2 * alone),
+        "note": "what the comparison adds",
+    }
+
+
+def calibration_test() -> dict[str, Any]:
+    """Test of calibration, 999 draws, class-wise l2, n = 10,000, K = 10."""
+    y, f = synthetic(10_000, 10)
+    seconds, _ = best_of(lambda: ra.calibration_test(y, f, n_draws=999, seed=0), 1)
+    return {
+        "seconds": seconds,
+        "against": "a minute",
+        "reference_seconds": 60.0,
+        "ratio": seconds / 60,
+        "unit": "of the time",
+        "target": 1,
+        "reached": bool(seconds < 60),
+        "note": "",
+    }
+
+
 WORKS: dict[str, Callable[[], dict[str, Any]]] = {
     work.__name__: work
     for work in (
@@ -266,6 +334,10 @@ WORKS: dict[str, Callable[[], dict[str, Any]]] = {
         canonical_against_hardware,
         classwise_growth,
         classwise_imagenet,
+        classwise_interval,
+        canonical_interval,
+        comparison,
+        calibration_test,
     )
 }
 
