@@ -65,6 +65,29 @@ def test_intervals_cover(family, least):
         assert np.mean(widths) < 1.5 * 3.92 * np.std(values)
 
 
+def test_canonical_errors_under_label_noise_are_neither_small_nor_missed():
+    """Beside the mean gain of the true R, which has the chance of the same labels in it."""
+    truth = ra.datasets.label_noise(100_000, 6, seed=10**6).truth("canonical", "kl")
+    values, gains, covered = [], [], 0
+    for seed in range(1_000, 1_010):
+        data = ra.datasets.label_noise(500, 6, seed=seed)
+        result = ra.calibration_error(
+            data.y_true,
+            data.y_prob,
+            notion="canonical",
+            loss="kl",
+            estimator="debiased",
+            start="logistic",
+            confidence=0.95,
+        )
+        own = np.arange(500), data.y_true
+        gains.append(np.mean(np.log(data.conditional[own]) - np.log(data.y_prob[own])))
+        values.append(result.value)
+        covered += result.interval[0] <= truth <= result.interval[1]
+    assert np.mean(values) == pytest.approx(np.mean(gains), rel=0.15)
+    assert covered >= binom.ppf(0.001, 10, 0.90)
+
+
 def test_intervals_of_calibrated_models_end_where_errors_would_show():
     """They reach as far up as estimates of an error of that size vary, not wider for safety."""
     options = {"notion": "binary", "loss": "l2", "estimator": "debiased", "engine": "exact"}
