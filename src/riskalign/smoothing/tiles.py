@@ -8,8 +8,8 @@ With q the kernel's features of a query and c a centre,
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache, partial
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -116,7 +116,7 @@ class Centres:
         """Averages at x ``(b, K)``, one per bandwidth; sample own[i] is left out of row i."""
         shape = (len(x), len(self._centres))
         queries = self._kernel.queries(x)
-        scores_at = self._scores(queries, shape)
+        products: dict[np.dtype[Any], Floats] = {}
         total, masked = self._total, None
         if own is not None:
             total = self._total - self._samples[own]
@@ -125,7 +125,7 @@ class Centres:
         result: dict[int, Average] = {}
         least = float(queries.min())
         for family in self._families:
-            scores = scores_at(family)
+            scores = self._scores(family, queries, products)
             if masked is not None:
                 scores[masked] = -np.inf
             lowest = family.scale * least + family.least_bias
@@ -149,28 +149,23 @@ class Centres:
         query_bias = self._kernel.query_bias(x, bandwidth.h)
         return np.log(mean_weight) + shift + bandwidth.shift + query_bias
 
-    def _scores(self, queries: FloatArray, shape: tuple[int, int]) -> Callable[[Family], Floats]:
-        """How to make the scores of a tile for any of the families.
+    def _scores(
+        self, family: Family, queries: FloatArray, products: dict[np.dtype[Any], Floats]
+    ) -> Floats:
+        """The scores of a tile; `products` holds those that several families share.
 
-        Several families share the product; a single one has scale and bias inside it.
+        A single family has scale and bias inside its product.
         """
-
-        def at_once(family: Family) -> Floats:
+        precision, shape = family.bias.dtype, (len(queries), len(self._centres))
+        if len(self._families) == 1:
             extended = np.hstack([family.scale * queries, np.ones((len(queries), 1))])
-            return self._product(extended, family.bias.dtype, "scores", shape)
-
-        @lru_cache(maxsize=2)
-        def shared(precision: np.dtype[Any]) -> Floats:
-            return self._product(queries, precision, "products", shape)
-
-        def from_shared(family: Family) -> Floats:
-            precision = family.bias.dtype
-            scores = self._buffer("scores", shape, precision)
-            np.multiply(shared(precision), family.scale, out=scores)
-            scores += family.bias
-            return scores
-
-        return at_once if len(self._families) == 1 else from_shared
+            return self._product(extended, precision, "scores", shape)
+        if precision not in products:
+            products[precision] = self._product(queries, precision, "products", shape)
+        scores = self._buffer("scores", shape, precision)
+        np.multiply(products[precision], family.scale, out=scores)
+        scores += family.bias
+        return scores
 
     def _product(
         self, queries: FloatArray, precision: np.dtype[Any], name: str, shape: tuple[int, int]
