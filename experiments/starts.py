@@ -24,6 +24,7 @@ KEYS = ("family", "classes", "notion", "seed", "start")
 CLASSES = (4, 10)
 SAMPLES = 2_000
 STARTS = ("identity", "temperature", "logistic")
+LOSSES = ("l2", "kl")
 
 FIRST_SEED = 40_000
 """The starts were chosen on other data."""
@@ -56,7 +57,7 @@ def compute(cell: Row) -> list[Row]:
                 start=start,
             ).value,
         }
-        for loss in ("l2", "kl")
+        for loss in LOSSES
     ]
 
 
@@ -66,10 +67,12 @@ def report(rows: list[Row], notion: str) -> str:
     for (family,), own in group((r for r in rows if r["notion"] == notion), "family").items():
         by_start = {start: part for (start,), part in group(own, "start").items()}
         ratios = [_ratio(by_start[start], by_start["identity"]) for start in STARTS[1:]]
-        off = [_off(by_start[start]) for start in STARTS]
+        off = [
+            _off([r for r in by_start[s] if r["loss"] == loss]) for s in STARTS for loss in LOSSES
+        ]
         lines.append([str(family), *ratios, *off])
     header = ["family", *(f"{start}: error over identity's" for start in STARTS[1:])]
-    header += [f"{start}: value - truth, x 100" for start in STARTS]
+    header += [f"{start}, {loss}: value - truth, x 100" for start in STARTS for loss in LOSSES]
     seeds = {row["seed"] for row in rows}
     return f"## {notion}, n = {SAMPLES:,}, {len(seeds)} data sets a cell\n\n" + markdown(
         header, lines

@@ -71,12 +71,29 @@ def test_bandwidths_that_share_exponentials_give_the_sums_of_their_own(kernel, n
     case = replace(case, weights=np.r_[0.0, np.linspace(0.5, 2, 299)])
     low, high = kernel.bandwidth_range(n_classes)
     requests = [(0, h) for h in bandwidth._lattice(low, high).tolist()]
-    shared = DenseSmoother([case], kernel, Problem.one_hot, single=True)
-    exact = DenseSmoother([case], kernel, Problem.one_hot)
-    pairs = zip(everything(shared, requests), everything(exact, requests), strict=True)
-    for (mean, log_density), (exact_mean, exact_log_density) in pairs:
-        np.testing.assert_allclose(mean, exact_mean, rtol=0, atol=2e-6)
-        np.testing.assert_allclose(log_density, exact_log_density, rtol=1e-5, atol=2e-6)
+    for values in (Problem.one_hot, lambda case: np.sin(9 * case.points)):
+        shared = DenseSmoother([case], kernel, values, single=True)
+        exact = DenseSmoother([case], kernel, values)
+        for request, (mean, log_density) in zip(
+            requests, everything(shared, requests), strict=True
+        ):
+            ((alone, log_alone),) = everything(exact, [request])
+            np.testing.assert_allclose(mean, alone, rtol=0, atol=2e-6)
+            np.testing.assert_allclose(log_density, log_alone, rtol=1e-5, atol=2e-6)
+
+
+def test_precision_is_that_of_the_narrowest_bandwidth_of_a_family():
+    case = problem(300, 200)
+    requests = [(0, h) for h in (0.2, 0.15, 0.1)]
+    shared = DenseSmoother([case], DIRICHLET, Problem.one_hot, single=True)
+    ((alone, _),) = everything(DenseSmoother([case], DIRICHLET, Problem.one_hot), requests[2:])
+    np.testing.assert_allclose(everything(shared, requests)[2][0], alone, rtol=0, atol=1e-6)
+
+
+def test_no_rows_give_no_averages():
+    smoother = DenseSmoother([problem(30, 4)], DIRICHLET, Problem.one_hot)
+    none = np.empty(0, dtype=np.intp)
+    assert not list(smoother.each([(0, 0.1)], always(lambda average: average), none))
 
 
 def test_bandwidths_of_the_search_share_products_and_exponentials():

@@ -90,9 +90,8 @@ def calibration_error(
         A criterion ("risk-alignment", "likelihood", "cross-validation"), the bandwidth
         itself (one, or one a class), or the outcome of `select_bandwidth`. Default:
         "risk-alignment"; for debiased errors "cross-validation" of the smoothed residuals,
-        which chooses the kernel's coordinates too (canonical errors take a quarter of what it
-        chooses). Each of five folds of the rows is then smoothed as the other rows choose; the
-        median of the five is shown.
+        which chooses the kernel's coordinates too. Each of five folds of the rows is then
+        smoothed as the other rows choose; the median of the five is shown.
     kernel : {"dirichlet", "rbf"}
         Dirichlet (Beta for one probability), or Gaussian, whose bandwidth is a standard
         deviation.

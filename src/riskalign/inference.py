@@ -15,7 +15,9 @@ short of the truth, this one does not.
 The noise of the smoother is a sum of squares less its mean, skewed to the right: as of nu
 squares, whose mean mu is what was put back for it, V_0 = 2 mu^2 / nu and the skewness is
 sqrt(8 / nu) = 2 sqrt(V_0) / mu. The lower end, where this noise decides, allows for it with the
-first term of Cornish and Fisher's expansion of the quantile.
+first term of Cornish and Fisher's expansion of the quantile. Labels drawn from the start show
+too by how much the estimate of a calibrated model is off on average: where that is above 0, as
+by the log loss with many classes, the lower end is as much lower.
 """
 
 from __future__ import annotations
@@ -242,11 +244,13 @@ class Chance:
     noise : V_0
     rate : c
     put_back : mu, on average what the noise had taken; infinite where it is symmetric
+    bias : the mean of estimates in the world where g is right
     """
 
     noise: float
     rate: float
     put_back: float = np.inf
+    bias: float = 0.0
 
     @classmethod
     def of(cls, fit: Fit) -> Chance:
@@ -254,33 +258,38 @@ class Chance:
         share = fit.sample.weights / fit.sample.weights.sum()
         plugin = float(sum(share @ each.plugin for each in fit.estimates))
         variance = float(share**2 @ variance_of_gain(fit.estimates))
-        noise = null_variance([fit], [1.0], len(share))
+        bias, noise = null_moments([fit], [1.0], len(share))
         put_back = float(sum(share @ each.put_back for each in fit.estimates))
-        return cls(noise, variance / plugin if plugin > 0 else 0.0, put_back)
+        return cls(noise, variance / plugin if plugin > 0 else 0.0, put_back, bias)
 
     def standard_error(self, value: float) -> float:
         """Of an estimate, at its own value."""
         return float(np.sqrt(self.noise + self.rate * max(value, 0.0)))
 
     def interval(self, value: float, confidence: float) -> tuple[float, float]:
-        """Every theta >= 0 with (value - theta)^2 <= z^2 V(theta), and below, what skewness adds.
+        """Every theta >= 0 with (value - theta)^2 <= z^2 V(theta); below, also skewness and bias.
 
         A negative value counts as 0: an estimate far below what is possible is no proof of 0.
         """
-        value = max(value, 0.0)
         z2 = float(ndtri((1 + confidence) / 2)) ** 2
-        middle = value + z2 * self.rate / 2
-        reach = (middle**2 - value**2 + z2 * self.noise) ** 0.5
-        low = max(middle - reach, 0.0)
+        unbiased = max(value - max(self.bias, 0.0), 0.0)
+        low, _ = self._symmetric(unbiased, z2)
+        _, high = self._symmetric(max(value, 0.0), z2)
         stretch = max(z2 - 1.0, 0.0) / 6 * self._skewness * self.noise**1.5
 
         def excess(theta: float) -> float:
             variance = self.noise + self.rate * theta
-            return value - theta - float(np.sqrt(z2 * variance)) - stretch / variance
+            return unbiased - theta - float(np.sqrt(z2 * variance)) - stretch / variance
 
         if low > 0 and stretch > 0:
             low = float(brentq(excess, 0.0, low)) if excess(0.0) > 0 else 0.0
-        return low, middle + reach
+        return low, high
+
+    def _symmetric(self, value: float, z2: float) -> tuple[float, float]:
+        """Where (value - theta)^2 = z^2 V(theta), at least 0."""
+        middle = value + z2 * self.rate / 2
+        reach = (middle**2 - value**2 + z2 * self.noise) ** 0.5
+        return max(middle - reach, 0.0), middle + reach
 
     @property
     def _skewness(self) -> float:
@@ -310,11 +319,12 @@ def paired_error(fits: Sequence[Fit], signs: Sequence[float]) -> float:
     terms: FloatArray = np.sum(
         [sign * fit.terms for fit, sign in zip(fits, signs, strict=True)], axis=0
     )
-    return float(np.sqrt(_variance(terms, weights) + null_variance(fits, signs, len(terms))))
+    _, noise = null_moments(fits, signs, len(terms))
+    return float(np.sqrt(_variance(terms, weights) + noise))
 
 
-def null_variance(fits: Sequence[Fit], signs: Sequence[float], n: int) -> float:
-    """Variance that estimates from n samples would have if the models' starts were right.
+def null_moments(fits: Sequence[Fit], signs: Sequence[float], n: int) -> tuple[float, float]:
+    """Mean and variance of estimates from n samples if the models' starts were right.
 
     Labels are drawn from the mean of the starts, so that models that err together in the
     data err together in the null world.
@@ -329,8 +339,9 @@ def null_variance(fits: Sequence[Fit], signs: Sequence[float], n: int) -> float:
         [sign * fit.null_terms(truth, labels, rows) for fit, sign in zip(fits, signs, strict=True)],
         axis=0,
     )
-    noise = float(np.var(weights[rows] @ null / weights[rows].sum(), ddof=1))
-    return noise * (len(rows) / n) ** 2
+    each = weights[rows] @ null / weights[rows].sum()  # (B,)
+    scale = len(rows) / n
+    return float(each.mean()) * scale, float(np.var(each, ddof=1)) * scale**2
 
 
 def _variance(terms: FloatArray, weights: FloatArray) -> float:

@@ -15,7 +15,7 @@ from riskalign.coordinates import FLATTENINGS, OFFSET, Part
 from riskalign.debiasing import DEBIASED
 from riskalign.decomposition import ESTIMATORS, decompose
 from riskalign.gathering import Batches, Gathering, Rows, gather
-from riskalign.inference import Chance, Fit, null_variance
+from riskalign.inference import Chance, Fit, null_moments
 from riskalign.kernels import KERNELS
 from riskalign.losses import ProperLoss
 from riskalign.methods import Bandwidth, Candidates, KernelSmoother
@@ -178,7 +178,8 @@ class Stream:
         chance = None
         if confidence is not None:
             rate = totals.variance / (n * totals.plugin) if totals.plugin > 0 else 0.0
-            chance = Chance(self._null_variance(), rate, totals.put_back / n)
+            bias, noise = self._null_moments()
+            chance = Chance(noise, rate, totals.put_back / n, bias)
         bandwidths = np.array([choice.bandwidth for choice in self.smoothing.choices])
         classwise = case.notion == "classwise"
         return CalibrationResult(
@@ -225,7 +226,7 @@ class Stream:
             supports.append(Support.of_sums(*sums, choice, x, gathering.kernel, (n, 1.0)))
         return assemble(gathering.case, grid, self.smoothing.choices, R, supports)
 
-    def _null_variance(self) -> float:
+    def _null_moments(self) -> tuple[float, float]:
         """The noise of the smoother, from the rows that are held."""
         case = self.gathering.case
         fit = Fit(
@@ -239,4 +240,4 @@ class Stream:
             "auto",
             self.method.start,
         )
-        return null_variance([fit], [1.0], self.gathering.n)
+        return null_moments([fit], [1.0], self.gathering.n)

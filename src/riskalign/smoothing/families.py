@@ -130,9 +130,18 @@ def make_families(bandwidths: Sequence[Bandwidth]) -> list[Family]:
                 chains.append(chain)
             else:
                 apart.append(group)
-        families.append(Family(scale, bias, chains))
+        families.append(_family(scale, bias, chains, bandwidths))
         groups = apart[::-1]
     return families
+
+
+def _family(
+    scale: float, bias: Floats, chains: Sequence[Chain], bandwidths: Sequence[Bandwidth]
+) -> Family:
+    """A family in the precision that its most demanding bandwidth needs."""
+    members = [bandwidths[step.position] for chain in chains for _, step in chain.members]
+    precision = np.result_type(*(member.bias.dtype for member in members))
+    return Family(scale, bias.astype(precision, copy=False), chains)
 
 
 Group = list[tuple[int, int]]
