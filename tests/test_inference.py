@@ -8,13 +8,17 @@ from scipy.stats import binom, chi2
 
 import riskalign as ra
 from riskalign.coordinates import Choice
+from riskalign.estimate import fit_debiased
 from riskalign.inference import Chance, draw_labels, variance_of_gain
 from riskalign.kernels import DIRICHLET
 from riskalign.losses import LOSSES
+from riskalign.methods import KernelSmoother
+from riskalign.options import make_case
 from riskalign.residual import Debiased
 from riskalign.sample import Problem
 from riskalign.smoothing import always, choose_smoother
 from riskalign.smoothing.linear import LinearSmoother
+from riskalign.validation import as_sample
 
 
 def test_labels_are_drawn_from_the_rows():
@@ -116,6 +120,31 @@ def test_ends_of_an_interval_are_compatible_with_the_estimate_and_no_more():
     assert chance.interval(z * 1e-3 * 1.001, 0.95)[0] > 0
     assert chance.interval(-0.1, 0.95) == chance.interval(0.0, 0.95)
     assert Chance(0.0, 0.0).interval(0.01, 0.95) == (0.01, 0.01)
+
+
+def test_lower_ends_allow_for_estimates_that_are_too_large_on_average():
+    plain, biased = Chance(1e-6, 2e-3), Chance(1e-6, 2e-3, bias=0.004)
+    for value in (0.003, 0.02):
+        low, high = biased.interval(value, 0.95)
+        assert low == plain.interval(value - 0.004, 0.95)[0]
+        assert high == plain.interval(value, 0.95)[1]
+    assert Chance(1e-6, 2e-3, bias=-0.004).interval(0.02, 0.95) == plain.interval(0.02, 0.95)
+
+
+def test_labels_from_the_start_show_the_bias_of_calibrated_models():
+    """By the log loss with many classes, canonical estimates of such models are too large."""
+    chances, values = [], []
+    for seed in range(8):
+        data = ra.datasets.calibrated(300, 10, seed=seed)
+        case = make_case(as_sample(data.y_true, data.y_prob), "canonical", "kl")
+        method = KernelSmoother(estimator="debiased", start="logistic")
+        fit, _ = fit_debiased(case, method, "auto", False)
+        chances.append(Chance.of(fit))
+        values.append(fit.terms.mean())
+    bias = np.mean([chance.bias for chance in chances])
+    error = np.std(values) / 8**0.5
+    assert bias > 2 * error
+    assert np.mean(values) == pytest.approx(bias, abs=3 * error)
 
 
 @pytest.mark.parametrize("squares", [2, 5, 40])
