@@ -3,8 +3,9 @@
     make bench            (python -m benchmarks.run [--only NAME ...] [--keep])
 
 Prints a table, writes it as JSON to benchmarks/results.json, and with --keep as
-benchmarks/RESULTS.md. Every work runs in a process of its own; its memory is what the process
-needed beyond what it held when the data were ready.
+benchmarks/RESULTS.md. With --only, the other lines stay as this machine measured them.
+Every work runs in a process of its own; its memory is what the process needed beyond what it held
+when the data were ready.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ import riskalign as ra
 from riskalign.bandwidth import paper_candidates
 
 HERE = Path(__file__).parent
+JSON = HERE / "results.json"
 REPEATS, TURNS = 3, 7
 
 
@@ -384,6 +386,14 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
+def _measured() -> dict[str, dict[str, Any]]:
+    """What earlier runs on this machine measured, by work."""
+    if not JSON.exists():
+        return {}
+    known = json.loads(JSON.read_text())
+    return {row["work"]: row for row in known["rows"]} if known["machine"] == machine() else {}
+
+
 def main() -> None:
     """Run the works and show the table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -396,11 +406,12 @@ def main() -> None:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(json.dumps({"work": WORKS[options.inside].__doc__, "peak_mb": peak, **row}))
         return
-    rows = []
+    measured = _measured()
     for name in options.only:
-        rows.append(run_alone(name))
-        print(table(rows)[-1], flush=True)
-    (HERE / "results.json").write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1))
+        row = measured[str(WORKS[name].__doc__)] = run_alone(name)
+        print(table([row])[-1], flush=True)
+    rows = [measured[work] for each in WORKS.values() if (work := str(each.__doc__)) in measured]
+    JSON.write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1))
     if options.keep:
         head = ["# Benchmarks", "", f"`make bench` on: {machine()}.", ""]
         (HERE / "RESULTS.md").write_text("\n".join(head + table(rows)) + "\n")
