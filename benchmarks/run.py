@@ -258,6 +258,20 @@ def classwise_imagenet() -> dict[str, Any]:
     }
 
 
+def _added(alone: float, both: float, against: str, note: str) -> dict[str, Any]:
+    """What a work adds to the time of another, which may at most double."""
+    return {
+        "seconds": both - alone,
+        "against": against,
+        "reference_seconds": alone,
+        "ratio": both / alone - 1,
+        "unit": "times its time",
+        "target": 1,
+        "reached": bool(both <= 2 * alone),
+        "note": note,
+    }
+
+
 def _added_by_interval(n: int, notion: str) -> dict[str, Any]:
     y, f = synthetic(n, 10)
 
@@ -267,16 +281,7 @@ def _added_by_interval(n: int, notion: str) -> dict[str, Any]:
         )
 
     alone, both = in_turn(estimate, lambda: estimate(0.95))
-    return {
-        "seconds": both - alone,
-        "against": "the estimate alone",
-        "reference_seconds": alone,
-        "ratio": both / alone - 1,
-        "unit": "times its time",
-        "target": 1,
-        "reached": bool(both <= 2 * alone),
-        "note": "what the interval adds",
-    }
+    return _added(alone, both, "the estimate alone", "what the interval adds")
 
 
 def classwise_interval() -> dict[str, Any]:
@@ -298,16 +303,7 @@ def comparison() -> dict[str, Any]:
         return [ra.calibration_error(y, each, estimator="debiased") for each in (f, softer)]
 
     alone, both = in_turn(estimates, lambda: ra.compare(y, f, softer, names=("A", "B")))
-    return {
-        "seconds": both - alone,
-        "against": "the two estimates alone",
-        "reference_seconds": alone,
-        "ratio": both / alone - 1,
-        "unit": "times its time",
-        "target": 1,
-        "reached": bool(both <= 2 * alone),
-        "note": "what the comparison adds",
-    }
+    return _added(alone, both, "the two estimates alone", "what the comparison adds")
 
 
 def calibration_test() -> dict[str, Any]:
