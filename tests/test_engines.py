@@ -82,6 +82,21 @@ def test_bandwidths_that_share_exponentials_give_the_sums_of_their_own(kernel, n
             np.testing.assert_allclose(log_density, log_alone, rtol=1e-5, atol=2e-6)
 
 
+@pytest.mark.parametrize("step", [1, 2])
+@pytest.mark.parametrize("n_classes", [10, 60, 150])
+def test_bandwidths_share_exponentials_where_tilts_are_large(n_classes, step):
+    """Peaked predictions tilt by a hundred nats between narrow bandwidths."""
+    data = ra.datasets.peaked(200, n_classes, seed=0)
+    case = Problem("all", data.y_prob, data.y_true, np.ones(200), L2)
+    requests = [(0, h) for h in bandwidth._lattice(1e-3, 1.0)[::step].tolist()]
+    shared = DenseSmoother([case], DIRICHLET, Problem.one_hot, single=True)
+    exact = DenseSmoother([case], DIRICHLET, Problem.one_hot)
+    for request, (mean, log_density) in zip(requests, everything(shared, requests), strict=True):
+        ((alone, log_alone),) = everything(exact, [request])
+        np.testing.assert_allclose(mean, alone, rtol=0, atol=2e-6)
+        np.testing.assert_allclose(log_density, log_alone, rtol=1e-5, atol=2e-6)
+
+
 def test_precision_is_that_of_the_narrowest_bandwidth_of_a_family():
     case = problem(300, 200)
     requests = [(0, h) for h in (0.2, 0.15, 0.1)]

@@ -10,11 +10,12 @@ import pytest
 from cases import CANDIDATES, HARD, ordinary, samples
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 from riskalign.kernels import KERNELS
 from riskalign.losses import L2
 from riskalign.sample import Problem
-from riskalign.smoothing import always, choose_smoother, tiles
+from riskalign.smoothing import always, choose_smoother, sums, tiles
 from riskalign.smoothing.dense import DenseSmoother
 
 FACTORS = (1, 4 / 3, 2, 8 / 3, 4, 10, 20, 80, 100, 200, 800, 1000)
@@ -103,12 +104,51 @@ def test_any_values_may_be_averaged():
         np.testing.assert_allclose(mean[i], kernel @ residuals / np.sum(kernel), atol=1e-9)
 
 
-@given(samples(), st.integers(1, 40), st.sampled_from([1e-3, 0.05, 1.0]))
-def test_the_size_of_tiles_does_not_matter(case, tile, h):
+def unbalanced(n, n_classes):
+    """Classes of all sizes, one of them empty and one a single sample, and weights of zero."""
+    generator = np.random.default_rng(3)
+    share = np.r_[0.0, 0.0, 2.0 ** np.arange(n_classes - 2)]
+    y = generator.choice(n_classes, n, p=share / share.sum())
+    y[7] = 1
+    f = generator.dirichlet(np.ones(n_classes), n)
+    weights = generator.integers(0, 3, n).astype(float)
+    return Problem("all", f, y, weights, L2)
+
+
+@pytest.mark.parametrize(("n", "n_classes"), [(40, 4), (900, 4), (3_000, 7), (3_000, 300)])
+def test_sums_of_labels_are_those_of_their_columns(n, n_classes):
+    case = unbalanced(n, n_classes) if n_classes < 300 else problem(ordinary(n, n_classes))
+    requests = [(0, h) for h in (0.004, 0.05, 0.8)]
+    labels = DenseSmoother([case], KERNELS["dirichlet"], Problem.one_hot)
+    columns = DenseSmoother([case], KERNELS["dirichlet"], lambda each: 2 * each.one_hot())
+    rows = np.arange(0, n, 7)
+    for (one, density), (other, other_density) in zip(
+        gather(labels, requests, n, rows), gather(columns, requests, n, rows), strict=True
+    ):
+        np.testing.assert_allclose(2 * one[rows], other[rows], rtol=1e-12, atol=1e-13)
+        np.testing.assert_allclose(density[rows], other_density[rows], rtol=1e-12, atol=1e-12)
+
+
+@given(st.lists(st.integers(0, 5), max_size=400), st.data())
+def test_classes_are_filled_up_to_whole_parts(labels, data):
+    labels = np.repeat(np.array(labels, dtype=np.intp), 3)
+    samples_ = np.flatnonzero(data.draw(arrays(np.bool_, len(labels))))
+    order = sums.by_class(labels, samples_)
+    assert sorted(order.samples[order.places].tolist()) == samples_.tolist()
+    assert (np.diff(labels[order.samples]) >= 0).all()
+    assert len(order.samples) % order.part == 0
+    for part in labels[order.samples].reshape(-1, order.part):
+        assert len(set(part.tolist())) == 1
+    assert len(order.filling) == len(order.samples) - len(samples_)
+    assert len(order.filling) <= sums.FILLED * len(samples_)
+
+
+@given(samples(), st.integers(1, 40), st.integers(1, 80), st.sampled_from([1e-3, 0.05, 1.0]))
+def test_the_size_of_tiles_and_blocks_does_not_matter(case, tile, block, h):
     smoother = DenseSmoother([problem(case)], KERNELS["dirichlet"], Problem.one_hot)
     ((mean, log_density),) = gather(smoother, [(0, h)], len(case.y))
     at = smoother.at((0, h), case.f)
-    with mock.patch.object(tiles, "TILE", tile):
+    with mock.patch.object(tiles, "TILE", tile), mock.patch.object(tiles, "BLOCK", block):
         ((tiled, tiled_density),) = gather(smoother, [(0, h)], len(case.y))
         tiled_at = smoother.at((0, h), case.f)
     np.testing.assert_allclose(tiled, mean, atol=1e-12)

@@ -28,7 +28,7 @@ class Kernel(Protocol):
         """The name users pass."""
 
     def queries(self, x: FloatArray) -> FloatArray:
-        """Features of the evaluation points, ``(n, K)``."""
+        """Features of the evaluation points, ``(n, K)``, each increasing in its entry."""
 
     def scale(self, h: float) -> float:
         """Factor of the inner product."""

@@ -10,13 +10,14 @@ weights are powers of one exponential.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from riskalign.arrays import FloatArray
+from riskalign.arrays import FloatArray, IntArray
 from riskalign.smoothing.sums import Floats
 
 SMALLEST = {4: -85.0, 8: -700.0}
@@ -26,9 +27,16 @@ largest: the exponentials beyond are subnormal, and ten times slower."""
 NOTHING = 27.0
 """Nats between the row's largest weight and one that counts as nothing."""
 
-CHAINS = ((1, 2), (2, 3, 4), (3, 4, 6))
-"""Powers of one exponential: a product each costs less than another exponential. What counts
-as nothing in the highest power must do so in the lowest, which leaves room for small tilts."""
+DOUBLINGS = 100
+"""How often the row's largest weight is doubled where others would count as nothing too early:
+a hundred million such weights add up to less than the largest number of float32."""
+
+HIGHEST = 8
+"""Highest power of one exponential: a product each costs less than another exponential."""
+
+WIDEST = (DOUBLINGS * np.log(2) - SMALLEST[4]) / NOTHING
+"""Largest ratio of such powers: what counts as nothing in the highest must do so in the
+lowest. A smaller one leaves room for small tilts."""
 
 
 @dataclass(frozen=True)
@@ -84,27 +92,58 @@ class Chain:
     members: Sequence[tuple[int, Step]]
 
     @property
+    def highest(self) -> int:
+        """The highest power."""
+        return self.members[-1][0]
+
+    @cached_property
+    def doublings(self) -> int:
+        """How often the base is doubled, which is exact, after its exponential."""
+        return 0 if self._leaves_room(0) else self._most_doublings
+
+    def smallest(self, dtype: np.dtype[Any]) -> float:
+        """Lowest score of the base whose highest power is not subnormal."""
+        return SMALLEST[dtype.itemsize] / self.highest - self.doublings * float(np.log(2))
+
+    @property
     def is_close(self) -> bool:
         """Whether tilts leave the largest weights far above those that count as nothing."""
-        highest, _ = self.members[-1]
+        return self._leaves_room(self._most_doublings)
+
+    @property
+    def _most_doublings(self) -> int:
+        return DOUBLINGS // self.highest
+
+    def _leaves_room(self, doublings: int) -> bool:
+        room = doublings * np.log(2) - SMALLEST[4] / self.highest  # of the base, in nats
         return all(
-            step.least_tilt >= NOTHING + SMALLEST[4] * power / highest
+            step.least_tilt >= max(NOTHING - power * room, SMALLEST[4])
             for power, step in self.members
         )
 
 
 @dataclass(frozen=True)
 class Family:
-    """Bandwidths that share a product, which has this scale and this bias ``(n,)``."""
+    """Bandwidths that share a product.
+
+    Attributes
+    ----------
+    scale : of the product
+    bias : (n,), of the product
+    least_bias : the lowest of a centre that weighs something
+    chains : the bandwidths
+    """
 
     scale: float
     bias: Floats
+    least_bias: float
     chains: Sequence[Chain]
 
-    @cached_property
-    def least_bias(self) -> float:
-        """The lowest bias of a centre."""
-        return float(self.bias.min())
+    def silencing(self, centres: IntArray, bias: float) -> Family:
+        """The same where some centres have a bias so low that they weigh nothing."""
+        lowered = self.bias.copy()
+        lowered[centres] = bias
+        return replace(self, bias=lowered)
 
     @property
     def steps(self) -> Iterator[Step]:
@@ -141,7 +180,7 @@ def _family(
     """A family in the precision that its most demanding bandwidth needs."""
     members = [bandwidths[step.position] for chain in chains for _, step in chain.members]
     precision = np.result_type(*(member.bias.dtype for member in members))
-    return Family(scale, bias.astype(precision, copy=False), chains)
+    return Family(scale, bias.astype(precision, copy=False), float(bias.min()), chains)
 
 
 Group = list[tuple[int, int]]
@@ -153,27 +192,26 @@ def _groups(bandwidths: Sequence[Bandwidth]) -> list[Group]:
     groups = []
     remaining = sorted(range(len(bandwidths)), key=lambda i: -bandwidths[i].h)
     while remaining:
-        possible = [_group(bandwidths, remaining, powers) for powers in CHAINS]
-        groups.append(max(possible, key=len))
+        groups.append(_group(bandwidths, remaining))
         taken = {position for _, position in groups[-1]}
         remaining = [i for i in remaining if i not in taken]
     return groups
 
 
-def _group(
-    bandwidths: Sequence[Bandwidth], remaining: Sequence[int], powers: Sequence[int]
-) -> Group:
-    """The widest of the remaining as the first of some powers, and what there is of the rest."""
+def _group(bandwidths: Sequence[Bandwidth], remaining: Sequence[int]) -> Group:
+    """The widest of the remaining, and all that are powers of the same base."""
     reference = bandwidths[remaining[0]]
-    group = [(powers[0], remaining[0])]
-    for i in remaining[1:]:
-        power = powers[0] * bandwidths[i].scale / reference.scale
-        whole = round(power)
-        if whole in powers[1:] and abs(power / whole - 1) < 1e-9:
-            group.append((whole, i))
-    scale, bias = reference.scale / powers[0], reference.bias / powers[0]
-    together = len(group) > 1 and _chain(scale, bias, bandwidths, group).is_close
-    return group if together else [(1, remaining[0])]
+    ratios = np.array([bandwidths[i].scale for i in remaining]) / reference.scale
+    powers = np.arange(1, HIGHEST + 1)[:, None] * ratios  # a line for each power of the widest
+    whole = np.rint(powers)
+    possible = (whole <= HIGHEST) & (np.abs(powers / whole - 1) < 1e-9) & (ratios <= WIDEST)
+    first = int(possible.sum(axis=1).argmax())
+    chosen = np.flatnonzero(possible[first])
+    group = [(int(whole[first, i]), remaining[i]) for i in chosen.tolist()]
+    scale, bias = reference.scale / (first + 1), reference.bias / (first + 1)
+    while len(group) > 1 and not _chain(scale, bias, bandwidths, group).is_close:
+        group.pop()
+    return group if len(group) > 1 else [(1, remaining[0])]
 
 
 def _chain(scale: float, bias: Floats, bandwidths: Sequence[Bandwidth], group: Group) -> Chain:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -12,60 +12,127 @@ from riskalign.arrays import FloatArray, IntArray
 
 Floats = npt.NDArray[np.floating[Any]]
 
-LARGE = 100
-"""Samples a class from which a product a class is worth its call."""
+PARTS = np.arange(8, 257)
+"""Sizes of the parts to which classes are filled up."""
 
-Pair = tuple[FloatArray, FloatArray]
+PART = 2.0
+"""What a part costs, in centres."""
 
-Sums = Callable[[Floats, Floats | None, Floats], Pair]
-"""From weights ``(b, n)`` to the sums of the values ``(b, d)`` and of the weights ``(b,)``.
-
-Weights are first multiplied by factors, one a centre ``(n,)``, if there are any: in a scratch
-array ``(b, n)``, or on the way.
-"""
+FILLED = 0.1
+"""Share of the centres up to which classes are filled up; beyond, single sums are as fast."""
 
 
-def of_columns(values: FloatArray, dtype: npt.DTypeLike) -> Sums:
-    """Sums of any values ``(n, d)``."""
-    columns = np.empty((len(values), values.shape[1] + 1), dtype)  # (n, d+1)
-    columns[:, :-1] = values
-    columns[:, -1] = 1.0
+class Sums(Protocol):
+    """How weights ``(b, m)`` become sums, a few rows at a time."""
 
-    def sums(weights: Floats, factors: Floats | None, scratch: Floats) -> Pair:
-        both = (_times(weights, factors, scratch) @ columns).astype(np.float64, copy=False)
+    def room(self, n_rows: int) -> Floats:
+        """Where the sums of some rows are put."""
+
+    def put(self, weights: Floats, factors: Floats | None, room: Floats, rows: slice) -> None:
+        """Sums of weights, times factors of the centres ``(m,)`` if there are any."""
+
+    def read(self, room: Floats) -> tuple[FloatArray, FloatArray]:
+        """Sums of the values ``(n, d)`` and of the weights ``(n,)``."""
+
+
+class ColumnSums:
+    """Sums of any values ``(m, d)``."""
+
+    def __init__(self, values: FloatArray, dtype: npt.DTypeLike) -> None:
+        self._columns = np.ones((len(values), values.shape[1] + 1), dtype)
+        self._columns[:, :-1] = values
+
+    def room(self, n_rows: int) -> Floats:
+        """See `Sums`."""
+        return np.empty((n_rows, self._columns.shape[1]), self._columns.dtype)
+
+    def put(self, weights: Floats, factors: Floats | None, room: Floats, rows: slice) -> None:
+        """See `Sums`."""
+        columns = self._columns if factors is None else factors[:, None] * self._columns
+        np.matmul(weights, columns, out=room[rows])
+
+    def read(self, room: Floats) -> tuple[FloatArray, FloatArray]:
+        """See `Sums`."""
+        both = room.astype(np.float64, copy=False)
         return both[:, :-1], both[:, -1]
 
-    return sums
 
+class LabelSums:
+    """Sums of one-hot rows whose labels ``(m,)`` ascend: those of a class are added up.
 
-def of_labels(labels: IntArray, n_classes: int, dtype: npt.DTypeLike) -> Sums:
-    """Sums of one-hot rows whose labels ascend: consecutive centres of a class are added up.
-
-    An addition a pair instead of one multiplication for each class. Those of large classes are
-    products of a matrix and a vector, twice as fast.
+    An addition a pair instead of one multiplication for each class. Where `part` consecutive
+    centres share a label, they are products of weights and factors, all in one call: threads
+    that call often wait for each other.
     """
-    present, starts = np.unique(labels, return_index=True)
-    ends = np.append(starts[1:], len(labels))
-    large = len(labels) >= LARGE * len(present)
-    members = [slice(*each) for each in zip(starts.tolist(), ends.tolist(), strict=True)]
-    ones = np.ones(len(labels), dtype)
 
-    def sums(weights: Floats, factors: Floats | None, scratch: Floats) -> Pair:
-        of_class = np.zeros((len(weights), n_classes))
-        if large:
-            columns = ones if factors is None else factors
-            for k, own in zip(present, members, strict=True):
-                of_class[:, k] = weights[:, own] @ columns[own]
+    def __init__(self, labels: IntArray, n_classes: int, part: int, dtype: npt.DTypeLike) -> None:
+        self._present, self._starts = np.unique(labels[::part], return_index=True)
+        self._n_classes = n_classes
+        self._part = part
+        self._ones = np.ones(len(labels), dtype)
+
+    def room(self, n_rows: int) -> Floats:
+        """See `Sums`; one row a part, or a class."""
+        rows = len(self._ones) // self._part if self._part > 1 else len(self._present)
+        return np.empty((rows, n_rows), self._ones.dtype)
+
+    def put(self, weights: Floats, factors: Floats | None, room: Floats, rows: slice) -> None:
+        """See `Sums`."""
+        if self._part > 1:
+            columns = self._ones if factors is None else factors
+            parts = weights.reshape(len(weights), -1, self._part).transpose(1, 0, 2)
+            np.matmul(parts, columns.reshape(-1, self._part, 1), out=room[:, rows, None])
         else:
-            each = _times(weights, factors, scratch)
-            of_class[:, present] = np.add.reduceat(each, starts, axis=1)
-        return of_class, of_class.sum(axis=1)
+            each = weights if factors is None else weights * factors
+            np.add.reduceat(each, self._starts, axis=1, out=room[:, rows].T)
 
-    return sums
+    def read(self, room: Floats) -> tuple[FloatArray, FloatArray]:
+        """See `Sums`."""
+        room = room.astype(np.float64, copy=False)
+        of_class = np.zeros((self._n_classes, room.shape[1]))
+        if self._part > 1:
+            ends = [*self._starts[1:], len(room)]
+            for k, start, end in zip(self._present, self._starts, ends, strict=True):
+                np.add.reduce(room[start:end], axis=0, out=of_class[k])
+        else:
+            of_class[self._present] = room
+        return of_class.T, of_class.sum(axis=0)
 
 
-def _times(weights: Floats, factors: Floats | None, scratch: Floats) -> Floats:
-    return weights if factors is None else np.multiply(weights, factors, out=scratch)
+@dataclass(frozen=True)
+class Order:
+    """Samples as centres.
+
+    Attributes
+    ----------
+    samples : (m,), the sample at each place; where its class was filled up, once more
+    places : (n,), where samples come first, in that order
+    part : so many consecutive places hold one class
+    """
+
+    samples: IntArray
+    places: IntArray
+    part: int = 1
+
+    @property
+    def filling(self) -> IntArray:
+        """Places whose sample came before."""
+        return np.delete(np.arange(len(self.samples)), self.places)
+
+
+def by_class(labels: IntArray, samples: IntArray) -> Order:
+    """Some samples in the order of their labels ``(n,)``, large classes filled up to parts."""
+    order = samples[np.argsort(labels[samples], kind="stable")]
+    counts = np.bincount(labels[samples])
+    counts = counts[counts > 0]
+    added = (-counts[:, None] % PARTS).sum(axis=0)
+    best = int((added + PART * len(order) / PARTS).argmin())
+    if added[best] > FILLED * len(order):
+        return Order(order, np.arange(len(order)))
+    part = int(PARTS[best])
+    copies = np.ones_like(order)
+    copies[np.cumsum(counts) - 1] += -counts % part
+    return Order(np.repeat(order, copies), np.cumsum(copies) - copies, part)
 
 
 def labels_in(values: FloatArray) -> IntArray | None:

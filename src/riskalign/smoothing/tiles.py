@@ -1,4 +1,4 @@
-"""A tile of pairs: scores by one product, weights by one exponential, sums of values.
+"""Tiles of pairs: scores by one product, weights by one exponential, sums of values.
 
 With q the kernel's features of a query and c a centre,
 
@@ -20,17 +20,24 @@ from riskalign.kernels import Kernel
 from riskalign.sample import Problem
 from riskalign.smoothing.contract import Average
 from riskalign.smoothing.families import SMALLEST, Bandwidth, Chain, Family, Step, make_families
-from riskalign.smoothing.sums import Floats, labels_in, of_columns, of_labels
+from riskalign.smoothing.sums import ColumnSums, Floats, LabelSums, Order, Sums, by_class, labels_in
 from riskalign.smoothing.threads import n_threads, ordered_map
 
-TILE = 1_000_000
-"""Pairs in a tile: its scores stay in the last-level cache."""
+TILE = 600_000
+"""Pairs in a tile: its scores stay in cache."""
+
+BLOCK = 10_000_000
+"""Pairs of the rows that a thread takes at once: what it does with a tile is little more than
+products and exponentials, because threads that call often wait for each other."""
+
+SILENT = -1e30
+"""Bias of a centre that weighs nothing."""
 
 MILD = 5.0
 """Largest scale, 1/h, at which scores are small enough for products in float32: where a few
 far-off samples decide it, R errs by less than 1e-6 with ten classes, by 1e-5 with hundreds."""
 
-BIAS_CHUNK = 1_000_000
+BIAS_CHUNK = 50_000
 """Entries of the keys whose log-gammas are computed at once."""
 
 
@@ -50,18 +57,15 @@ class Centres:
         self._dtype = np.dtype(dtype)
         self._samples = problem.weights
         self._total = problem.weights.sum()
-        labels = labels_in(values)
-        order = np.arange(len(values)) if labels is None else np.argsort(labels, kind="stable")
-        order = order[problem.weights[order] > 0]  # a sample of weight 0 is no centre
+        order = self._arrange(values)
         self._place = np.full(len(values), -1)  # of each sample among the centres
-        self._place[order] = np.arange(len(order))
-        self._centres = self.points[order]
-        if labels is None:
-            self._sums = of_columns(values[order], self._dtype)
-        else:
-            self._sums = of_labels(labels[order], values.shape[1], self._dtype)
-        self._bandwidths = list(self._prepared(bandwidths, np.log(problem.weights[order])))
-        self._families = make_families(self._bandwidths)
+        self._place[order.samples[order.places]] = order.places
+        self._centres = self.points[order.samples]
+        log_weights = np.log(self._samples[order.samples])
+        self._bandwidths = list(self._prepared(bandwidths, log_weights))
+        self._families = [
+            family.silencing(order.filling, SILENT) for family in make_families(self._bandwidths)
+        ]
         self._factors = {
             step.position: step.factors(self._dtype)
             for family in self._families
@@ -70,24 +74,39 @@ class Centres:
         self._keys = self._make_keys()
         self._buffers = threading.local()
 
+    def _arrange(self, values: FloatArray) -> Order:
+        """The order of the centres, in which values are summed."""
+        samples = np.flatnonzero(self._samples > 0)  # a sample of weight 0 is no centre
+        labels = labels_in(values)
+        self._sums: Sums
+        if labels is None:
+            self._sums = ColumnSums(values[samples], self._dtype)
+            return Order(samples, np.arange(len(samples)))
+        order = by_class(labels, samples)
+        ascending = labels[order.samples]
+        self._sums = LabelSums(ascending, values.shape[1], order.part, self._dtype)
+        return order
+
     def _prepared(
         self, bandwidths: Sequence[float], log_weights: FloatArray
     ) -> Iterator[Bandwidth]:
-        largest = max(0.0, float(self._kernel.queries(self.points).max()))
-        for h, bias in zip(bandwidths, ordered_map(self._bias, bandwidths), strict=True):
+        largest = max(0.0, float(self._kernel.queries(self.points.max(axis=0)[None]).max()))
+        for h, bias in zip(bandwidths, self._biases(bandwidths), strict=True):
             scale = self._kernel.scale(h)
             bias += log_weights
             shift = float(bias.max()) + scale * largest
             precision = self._dtype if scale <= MILD else np.float64
             yield Bandwidth(h, scale, (bias - shift).astype(precision, copy=False), shift)
 
-    def _bias(self, h: float) -> FloatArray:
+    def _biases(self, bandwidths: Sequence[float]) -> FloatArray:
+        """The kernel's bias of every centre, a row a bandwidth."""
         step = max(1, BIAS_CHUNK // self._centres.shape[1])
-        parts = [
-            self._kernel.key_bias(self._centres[start : start + step], h)
-            for start in range(0, len(self._centres), step)
-        ]
-        return np.concatenate(parts)
+        tasks = [(h, a) for h in bandwidths for a in range(0, len(self._centres), step)]
+        parts = ordered_map(
+            lambda task: self._kernel.key_bias(self._centres[task[1] : task[1] + step], task[0]),
+            tasks,
+        )
+        return np.concatenate(list(parts)).reshape(len(bandwidths), -1)
 
     def _make_keys(self) -> dict[np.dtype[Any], Floats]:
         """Centres as columns ``(K, n)``, a single family's bias below them, by precision."""
@@ -98,13 +117,14 @@ class Centres:
         return {each: np.ascontiguousarray(keys, each) for each in precisions}
 
     def split(self, rows: IntArray) -> list[IntArray]:
-        """Rows in tiles of one size, as many for each core."""
+        """Rows in blocks of one size, as many for each core."""
         if not len(rows):
             return []
-        tiles = -(-len(rows) * len(self.points) // TILE)
-        if tiles > 1:
-            tiles += -tiles % n_threads()
-        return np.array_split(rows, min(tiles, len(rows)))
+        pairs = len(rows) * len(self.points)
+        blocks = -(-pairs // BLOCK)
+        if pairs > TILE:
+            blocks += -blocks % n_threads()
+        return np.array_split(rows, min(blocks, len(rows)))
 
     def _buffer(self, name: str, shape: tuple[int, int], dtype: npt.DTypeLike) -> Floats:
         """A thread's own array, made once: fresh pages for each tile would cost more than it."""
@@ -116,80 +136,92 @@ class Centres:
 
     def averages(self, x: FloatArray, own: IntArray | None = None) -> list[Average]:
         """Averages at x ``(b, K)``, one per bandwidth; sample own[i] is left out of row i."""
-        shape = (len(x), len(self._centres))
-        queries = self._kernel.queries(x)
-        products: dict[np.dtype[Any], Floats] = {}
-        total, masked = self._total, None
+        total: float | FloatArray = self._total
+        left_out = np.full(len(x), -1)
         if own is not None:
             total = self._total - self._samples[own]
-            rows = np.flatnonzero(self._place[own] >= 0)
-            masked = rows, self._place[own[rows]]
-        result: dict[int, Average] = {}
-        least = float(queries.min())
-        for family in self._families:
-            scores = self._scores(family, queries, products)
-            if masked is not None:
+            left_out = self._place[own]
+        queries = self._kernel.queries(x)
+        lowest = [family.scale * queries.min() + family.least_bias for family in self._families]
+        prepared = self._prepare(queries)
+        rooms = [self._sums.room(len(x)) for _ in self._bandwidths]
+        tops = [np.zeros(len(x)) for _ in self._families]
+        size = max(1, TILE // len(self._centres))
+        for start in range(0, len(x), size):
+            tile = slice(start, min(start + size, len(x)))
+            leaving = np.flatnonzero(left_out[tile] >= 0)
+            masked = leaving, left_out[tile][leaving]
+            products: dict[np.dtype[Any], Floats] = {}
+            for family, least, top in zip(self._families, lowest, tops, strict=True):
+                scores = self._scores(family, prepared, tile, products)
                 scores[masked] = -np.inf
-            lowest = family.scale * least + family.least_bias
-            logs, top = self._relative_to_top(scores, self._is_safe(family, lowest))
-            if top is not None:
-                lowest -= float(top.max())
-            scratch = self._buffer("scratch", shape, self._dtype)
-            for step, weights in self._weights(family, logs, lowest):
-                sums, of_weights = self._sums(weights, self._factors[step.position], scratch)
-                mean_weight = of_weights / total
-                sums /= of_weights[:, None]
-                shift = step.offset if top is None else step.offset + step.power * top
-                logarithm = partial(self._log_density, x, step.position, mean_weight, shift)
-                result[step.position] = Average(sums, logarithm)
+                logs, least = self._relative_to_top(family, scores, least, top[tile])
+                for step, weights in self._weights(family, logs, least):
+                    factors = self._factors[step.position]
+                    self._sums.put(weights, factors, rooms[step.position], tile)
+        result: dict[int, Average] = {}
+        for family, top in zip(self._families, tops, strict=True):
+            for chain in family.chains:
+                for power, step in chain.members:
+                    sums, of_weights = self._sums.read(rooms[step.position])
+                    sums /= of_weights[:, None]
+                    shift = step.offset + step.power * top - power * chain.doublings * np.log(2)
+                    density = partial(
+                        self._log_density, x, step.position, of_weights / total, shift
+                    )
+                    result[step.position] = Average(sums, density)
         return [result[i] for i in range(len(self._bandwidths))]
 
     def _log_density(
-        self, x: FloatArray, position: int, mean_weight: FloatArray, shift: float | FloatArray
+        self, x: FloatArray, position: int, mean_weight: FloatArray, shift: FloatArray
     ) -> FloatArray:
         bandwidth = self._bandwidths[position]
         query_bias = self._kernel.query_bias(x, bandwidth.h)
         return np.log(mean_weight) + shift + bandwidth.shift + query_bias
 
-    def _scores(
-        self, family: Family, queries: FloatArray, products: dict[np.dtype[Any], Floats]
-    ) -> Floats:
-        """The scores of a tile; `products` holds those that several families share.
-
-        A single family has scale and bias inside its product.
-        """
-        precision, shape = family.bias.dtype, (len(queries), len(self._centres))
+    def _prepare(self, queries: FloatArray) -> dict[np.dtype[Any], Floats]:
+        """Queries by precision; a single family has scale and bias inside its product."""
         if len(self._families) == 1:
-            extended = np.hstack([family.scale * queries, np.ones((len(queries), 1))])
-            return self._product(extended, precision, "scores", shape)
-        if precision not in products:
-            products[precision] = self._product(queries, precision, "products", shape)
+            scale = self._families[0].scale
+            queries = np.hstack([scale * queries, np.ones((len(queries), 1))])
+        return {each: queries.astype(each, copy=False) for each in self._keys}
+
+    def _scores(
+        self,
+        family: Family,
+        prepared: dict[np.dtype[Any], Floats],
+        tile: slice,
+        products: dict[np.dtype[Any], Floats],
+    ) -> Floats:
+        """The scores of a tile; `products` holds those that several families share."""
+        precision, shape = family.bias.dtype, (tile.stop - tile.start, len(self._centres))
         scores = self._buffer("scores", shape, precision)
+        if len(self._families) == 1:
+            return np.matmul(prepared[precision][tile], self._keys[precision], out=scores)
+        if precision not in products:
+            product = self._buffer("products", shape, precision)
+            np.matmul(prepared[precision][tile], self._keys[precision], out=product)
+            products[precision] = product
         np.multiply(products[precision], family.scale, out=scores)
         scores += family.bias
         return scores
 
-    def _product(
-        self, queries: FloatArray, precision: np.dtype[Any], name: str, shape: tuple[int, int]
-    ) -> Floats:
-        out = self._buffer(name, shape, precision)
-        return np.matmul(queries.astype(precision, copy=False), self._keys[precision], out=out)
+    def _relative_to_top(
+        self, family: Family, scores: Floats, lowest: float, top: FloatArray
+    ) -> tuple[Floats, float]:
+        """Scores less their row's largest, which goes into `top`, and a bound for the lowest.
 
-    def _is_safe(self, family: Family, lowest: float) -> bool:
-        """Whether no weight can be subnormal, whatever the row's largest may be."""
-        if family.bias.dtype != self._dtype:
-            return False
-        bound = min(step.power * lowest + step.least_tilt for step in family.steps)
-        return bound >= SMALLEST[self._dtype.itemsize]
-
-    def _relative_to_top(self, scores: Floats, safe: bool) -> tuple[Floats, FloatArray | None]:
-        """Scores less their row's largest, and that ``(b,)``; safe scores as they are."""
-        if safe:
-            return scores, None
-        top = scores.max(axis=1)
+        Where no weight can be subnormal, whatever the largest may be, scores stay as they are.
+        """
+        if family.bias.dtype == self._dtype:
+            bound = min(step.power * lowest + step.least_tilt for step in family.steps)
+            if bound >= SMALLEST[self._dtype.itemsize]:
+                return scores, lowest
+        largest = scores.max(axis=1)
+        top[:] = largest
         logs = self._buffer("scores", (scores.shape[0], scores.shape[1]), self._dtype)
-        np.subtract(scores, top[:, None], out=logs, casting="same_kind")
-        return logs, top.astype(np.float64, copy=False)
+        np.subtract(scores, largest[:, None], out=logs, casting="same_kind")
+        return logs, lowest - float(largest.max())
 
     def _weights(
         self, family: Family, logs: Floats, lowest: float
@@ -204,10 +236,12 @@ class Centres:
             last = chain is family.chains[-1]
             base = logs if last else self._buffer("base", shape, self._dtype)
             scores = logs if chain.power == 1.0 else np.multiply(logs, chain.power, out=base)
-            smallest = SMALLEST[self._dtype.itemsize] / chain.members[-1][0]
+            smallest = chain.smallest(self._dtype)
             if chain.power * lowest < smallest:
                 scores = np.maximum(scores, smallest, out=base)
             np.exp(scores, out=base)
+            if chain.doublings:
+                base *= 2.0**chain.doublings
             yield from self._powers(chain, base)
 
     def _powers(self, chain: Chain, base: Floats) -> Iterator[tuple[Step, Floats]]:
