@@ -28,8 +28,13 @@ class Sums(Protocol):
     def room(self, n_rows: int) -> Floats:
         """Where the sums of some rows are put."""
 
-    def put(self, weights: Floats, factors: Floats | None, room: Floats, rows: slice) -> None:
-        """Sums of weights, times factors of the centres ``(m,)`` if there are any."""
+    def put(
+        self, weights: Floats, factors: Floats | None, scratch: Floats, room: Floats, rows: slice
+    ) -> None:
+        """Sums of weights, times factors of the centres ``(m,)`` if there are any.
+
+        The scratch array ``(b, m)`` may be overwritten.
+        """
 
     def read(self, room: Floats) -> tuple[FloatArray, FloatArray]:
         """Sums of the values ``(n, d)`` and of the weights ``(n,)``."""
@@ -46,7 +51,9 @@ class ColumnSums:
         """See `Sums`."""
         return np.empty((n_rows, self._columns.shape[1]), self._columns.dtype)
 
-    def put(self, weights: Floats, factors: Floats | None, room: Floats, rows: slice) -> None:
+    def put(
+        self, weights: Floats, factors: Floats | None, scratch: Floats, room: Floats, rows: slice
+    ) -> None:
         """See `Sums`."""
         columns = self._columns if factors is None else factors[:, None] * self._columns
         np.matmul(weights, columns, out=room[rows])
@@ -76,14 +83,16 @@ class LabelSums:
         rows = len(self._ones) // self._part if self._part > 1 else len(self._present)
         return np.empty((rows, n_rows), self._ones.dtype)
 
-    def put(self, weights: Floats, factors: Floats | None, room: Floats, rows: slice) -> None:
+    def put(
+        self, weights: Floats, factors: Floats | None, scratch: Floats, room: Floats, rows: slice
+    ) -> None:
         """See `Sums`."""
         if self._part > 1:
             columns = self._ones if factors is None else factors
             parts = weights.reshape(len(weights), -1, self._part).transpose(1, 0, 2)
             np.matmul(parts, columns.reshape(-1, self._part, 1), out=room[:, rows, None])
         else:
-            each = weights if factors is None else weights * factors
+            each = weights if factors is None else np.multiply(weights, factors, out=scratch)
             np.add.reduceat(each, self._starts, axis=1, out=room[:, rows].T)
 
     def read(self, room: Floats) -> tuple[FloatArray, FloatArray]:

@@ -7,6 +7,7 @@ With q the kernel's features of a query and c a centre,
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -126,10 +127,10 @@ class Centres:
             blocks += -blocks % n_threads()
         return np.array_split(rows, min(blocks, len(rows)))
 
-    def _buffer(self, name: str, shape: tuple[int, int], dtype: npt.DTypeLike) -> Floats:
+    def _buffer(self, name: str, shape: tuple[int, ...], dtype: npt.DTypeLike) -> Floats:
         """A thread's own array, made once: fresh pages for each tile would cost more than it."""
         made: dict[Any, Floats] = self._buffers.__dict__  # of this thread
-        key, size = (name, dtype), shape[0] * shape[1]
+        key, size = (name, dtype), math.prod(shape)
         if key not in made or made[key].size < size:
             made[key] = np.empty(size, dtype)
         return made[key][:size].reshape(shape)
@@ -156,9 +157,10 @@ class Centres:
                 scores = self._scores(family, prepared, tile, products)
                 scores[masked] = -np.inf
                 logs, least = self._relative_to_top(family, scores, least, top[tile])
+                scratch = self._buffer("scratch", logs.shape, self._dtype)
                 for step, weights in self._weights(family, logs, least):
                     factors = self._factors[step.position]
-                    self._sums.put(weights, factors, rooms[step.position], tile)
+                    self._sums.put(weights, factors, scratch, rooms[step.position], tile)
         result: dict[int, Average] = {}
         for family, top in zip(self._families, tops, strict=True):
             for chain in family.chains:
@@ -219,7 +221,7 @@ class Centres:
                 return scores, lowest
         largest = scores.max(axis=1)
         top[:] = largest
-        logs = self._buffer("scores", (scores.shape[0], scores.shape[1]), self._dtype)
+        logs = self._buffer("scores", scores.shape, self._dtype)
         np.subtract(scores, largest[:, None], out=logs, casting="same_kind")
         return logs, lowest - float(largest.max())
 
@@ -231,10 +233,9 @@ class Centres:
         No score in `logs` is below `lowest`, but those of left-out samples. Each array is
         overwritten by the next.
         """
-        shape = (logs.shape[0], logs.shape[1])
         for chain in family.chains:
             last = chain is family.chains[-1]
-            base = logs if last else self._buffer("base", shape, self._dtype)
+            base = logs if last else self._buffer("base", logs.shape, self._dtype)
             scores = logs if chain.power == 1.0 else np.multiply(logs, chain.power, out=base)
             smallest = chain.smallest(self._dtype)
             if chain.power * lowest < smallest:
@@ -246,7 +247,7 @@ class Centres:
 
     def _powers(self, chain: Chain, base: Floats) -> Iterator[tuple[Step, Floats]]:
         """Powers of the base, each the one before times itself or the base."""
-        raised = self._buffer("raised", (base.shape[0], base.shape[1]), base.dtype)
+        raised = self._buffer("raised", base.shape, base.dtype)
         weights, power = base, 1
         for wanted, step in chain.members:
             while power < wanted:
