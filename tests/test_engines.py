@@ -97,6 +97,47 @@ def test_bandwidths_share_exponentials_where_tilts_are_large(n_classes, step):
         np.testing.assert_allclose(log_density, log_alone, rtol=1e-5, atol=2e-6)
 
 
+def test_far_off_samples_of_small_weight_are_not_lost_between_bandwidths():
+    """Two close samples of tiny weight against thousands far away: a tilt of 84 nats."""
+    narrow, wide = 0.01, 0.0305
+    share = (narrow / wide) ** 2
+    nats = 84.5 / (1 - share)
+    distance = narrow * np.sqrt(2 * (104.3 / share + nats))
+    p = np.r_[0.1, 0.1, np.full(4500, 0.1 + distance / np.sqrt(2))]
+    weights = np.r_[np.exp([-nats, -nats]), np.ones(4500)]
+    labels = np.r_[0, 0, np.ones(4500, dtype=int)]
+    case = Problem("one", np.stack([1 - p, p], axis=1), labels, weights, L2)
+    requests, rows = [(0, narrow), (0, wide)], np.array([0, 1])
+    shared = everything(DenseSmoother([case], RBF, Problem.one_hot, single=True), requests, rows)
+    exact = everything(DenseSmoother([case], RBF, Problem.one_hot), requests, rows)
+    for (mean, _), (alone, _) in zip(shared, exact, strict=True):
+        np.testing.assert_allclose(mean, alone, rtol=0, atol=1e-6)
+
+
+def test_large_values_do_not_overflow():
+    case = problem(50, 4)
+    requests = [(0, 0.1), (0, 0.2), (0, 0.4)]
+
+    def large(each):
+        return 1e9 * (each.one_hot() - each.points)
+
+    for (mean, _), (exact, _) in zip(
+        everything(DenseSmoother([case], DIRICHLET, large, single=True), requests),
+        everything(DenseSmoother([case], DIRICHLET, large), requests),
+        strict=True,
+    ):
+        np.testing.assert_allclose(mean, exact, rtol=1e-4, atol=1e3)
+
+
+def test_densities_do_not_depend_on_the_unit_of_the_weights():
+    case = replace(binary(3), predictions=np.array([[1, 0], [0.3, 0.7], [0.3, 0.7]]))
+    requests = [(0, 0.05)]
+    ((_, one),) = everything(DenseSmoother([case], RBF, Problem.one_hot), requests)
+    heavy = replace(case, weights=np.full(3, 1e200))
+    ((_, other),) = everything(DenseSmoother([heavy], RBF, Problem.one_hot), requests)
+    np.testing.assert_allclose(other, one, rtol=1e-9)
+
+
 def test_precision_is_that_of_the_narrowest_bandwidth_of_a_family():
     case = problem(300, 200)
     requests = [(0, h) for h in (0.2, 0.15, 0.1)]

@@ -29,8 +29,8 @@ class DenseSmoother:
     single : bool
         Exponentials and value sums in float32. Scores stay in float64 up to the row
         maximum (but at bandwidths so wide that float32 serves them as well), so R errs by
-        about 2e-7 at any bandwidth (1e-6 where predictions are very peaked), at a third of
-        the cost.
+        about 2e-7 at any bandwidth, by a few times 1e-6 where a handful of far-off or hundreds
+        of equal samples decide it, at a third of the cost.
     """
 
     search_rows = 512

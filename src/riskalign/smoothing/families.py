@@ -9,6 +9,7 @@ weights are powers of one exponential.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,15 +22,20 @@ from riskalign.arrays import FloatArray, IntArray
 from riskalign.smoothing.sums import Floats
 
 SMALLEST = {4: -85.0, 8: -700.0}
-"""Scores, by bytes of a float, below which a weight counts as that small, 1e-37 of the row's
-largest: the exponentials beyond are subnormal, and ten times slower."""
+"""Lowest scores, by bytes of a float: the exponentials beyond are subnormal, and ten times
+slower, so that weights beyond count as that small."""
 
 NOTHING = 27.0
 """Nats between the row's largest weight and one that counts as nothing."""
 
-DOUBLINGS = 100
-"""How often the row's largest weight is doubled where others would count as nothing too early:
-a hundred million such weights add up to less than the largest number of float32."""
+STEEPEST = NOTHING + SMALLEST[4]
+"""Lowest tilt of bandwidths that share a product: steeper ones leave what matters to scores that
+float32 rounds too coarsely."""
+
+DOUBLINGS = 90
+"""How often the row's largest weight is doubled where others would count as nothing too early.
+Weights times values then add up to less than the largest number of float32 as long as values
+add up to less than 1e11."""
 
 HIGHEST = 8
 """Highest power of one exponential: a product each costs less than another exponential."""
@@ -75,7 +81,8 @@ class Step:
 
     def factors(self, dtype: npt.DTypeLike) -> Floats | None:
         """What powers of the other's weights are multiplied by ``(n,)``, None if by one."""
-        return np.exp(self.tilt).astype(dtype) if self.least_tilt < 0 else None
+        factors = np.exp(self.tilt).astype(dtype)
+        return None if (factors == 1).all() else factors
 
 
 @dataclass(frozen=True)
@@ -117,8 +124,7 @@ class Chain:
     def _leaves_room(self, doublings: int) -> bool:
         room = doublings * np.log(2) - SMALLEST[4] / self.highest  # of the base, in nats
         return all(
-            step.least_tilt >= max(NOTHING - power * room, SMALLEST[4])
-            for power, step in self.members
+            step.least_tilt >= max(NOTHING - power * room, STEEPEST) for power, step in self.members
         )
 
 
@@ -208,10 +214,15 @@ def _group(bandwidths: Sequence[Bandwidth], remaining: Sequence[int]) -> Group:
     first = int(possible.sum(axis=1).argmax())
     chosen = np.flatnonzero(possible[first])
     group = [(int(whole[first, i]), remaining[i]) for i in chosen.tolist()]
-    scale, bias = reference.scale / (first + 1), reference.bias / (first + 1)
-    while len(group) > 1 and not _chain(scale, bias, bandwidths, group).is_close:
+    while len(group) > 1:
+        divisor = math.gcd(*(power for power, _ in group))
+        group = [(power // divisor, position) for power, position in group]
+        lowest, _ = group[0]
+        scale, bias = reference.scale / lowest, reference.bias / lowest
+        if _chain(scale, bias, bandwidths, group).is_close:
+            return group
         group.pop()
-    return group if len(group) > 1 else [(1, remaining[0])]
+    return [(1, remaining[0])]
 
 
 def _chain(scale: float, bias: Floats, bandwidths: Sequence[Bandwidth], group: Group) -> Chain:

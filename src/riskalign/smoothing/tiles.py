@@ -28,15 +28,19 @@ TILE = 600_000
 """Pairs in a tile: its scores stay in cache."""
 
 BLOCK = 10_000_000
-"""Pairs of the rows that a thread takes at once: what it does with a tile is little more than
-products and exponentials, because threads that call often wait for each other."""
+"""Pairs of the rows that a thread takes at once, at up to `FEW` bandwidths: what it does with a
+tile is little more than products and exponentials, because threads that call often wait for
+each other."""
+
+FEW = 4
+"""Bandwidths whose sums of a block take little memory; with more, blocks are smaller."""
 
 SILENT = -1e30
 """Bias of a centre that weighs nothing."""
 
 MILD = 5.0
 """Largest scale, 1/h, at which scores are small enough for products in float32: where a few
-far-off samples decide it, R errs by less than 1e-6 with ten classes, by 1e-5 with hundreds."""
+far-off samples decide it, R errs by up to 4e-6 with ten classes, by 3e-5 with hundreds."""
 
 BIAS_CHUNK = 50_000
 """Entries of the keys whose log-gammas are computed at once."""
@@ -122,7 +126,7 @@ class Centres:
         if not len(rows):
             return []
         pairs = len(rows) * len(self.points)
-        blocks = -(-pairs // BLOCK)
+        blocks = -(-pairs // max(TILE, BLOCK * FEW // max(FEW, len(self._bandwidths))))
         if pairs > TILE:
             blocks += -blocks % n_threads()
         return np.array_split(rows, min(blocks, len(rows)))
@@ -168,18 +172,17 @@ class Centres:
                     sums, of_weights = self._sums.read(rooms[step.position])
                     sums /= of_weights[:, None]
                     shift = step.offset + step.power * top - power * chain.doublings * np.log(2)
-                    density = partial(
-                        self._log_density, x, step.position, of_weights / total, shift
-                    )
+                    shift -= np.log(total)
+                    density = partial(self._log_density, x, step.position, of_weights, shift)
                     result[step.position] = Average(sums, density)
         return [result[i] for i in range(len(self._bandwidths))]
 
     def _log_density(
-        self, x: FloatArray, position: int, mean_weight: FloatArray, shift: FloatArray
+        self, x: FloatArray, position: int, weight: FloatArray, shift: FloatArray
     ) -> FloatArray:
         bandwidth = self._bandwidths[position]
         query_bias = self._kernel.query_bias(x, bandwidth.h)
-        return np.log(mean_weight) + shift + bandwidth.shift + query_bias
+        return np.log(weight) + shift + bandwidth.shift + query_bias
 
     def _prepare(self, queries: FloatArray) -> dict[np.dtype[Any], Floats]:
         """Queries by precision; a single family has scale and bias inside its product."""
@@ -230,8 +233,8 @@ class Centres:
     ) -> Iterator[tuple[Step, Floats]]:
         """Weights of every bandwidth of a family, but for their factors.
 
-        No score in `logs` is below `lowest`, but those of left-out samples. Each array is
-        overwritten by the next.
+        No score in `logs` is below `lowest`, but those of left-out samples and silent centres.
+        Each array is overwritten by the next.
         """
         for chain in family.chains:
             last = chain is family.chains[-1]
