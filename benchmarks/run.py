@@ -412,7 +412,13 @@ def main() -> None:
     rows = [measured[work] for each in WORKS.values() if (work := str(each.__doc__)) in measured]
     JSON.write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1))
     if options.keep:
-        head = ["# Benchmarks", "", f"`make bench` on: {machine()}.", ""]
+        head = [
+            "# Benchmarks",
+            "",
+            f"`make bench` on: {machine()}. Every line is measured on its own; some may be from a",
+            "later run of that line alone (`--only`).",
+            "",
+        ]
         (HERE / "RESULTS.md").write_text("\n".join(head + table(rows)) + "\n")
 
 

@@ -46,6 +46,16 @@ def everything(smoother, requests, rows=None):
     ]
 
 
+def check_shared(case, kernel, requests, values=Problem.one_hot):
+    """Bandwidths smoothed together in float32 against each of them alone in float64."""
+    shared = DenseSmoother([case], kernel, values, single=True)
+    exact = DenseSmoother([case], kernel, values)
+    for request, (mean, log_density) in zip(requests, everything(shared, requests), strict=True):
+        ((alone, log_alone),) = everything(exact, [request])
+        np.testing.assert_allclose(mean, alone, rtol=0, atol=2e-6)
+        np.testing.assert_allclose(log_density, log_alone, rtol=1e-6, atol=2e-6)
+
+
 @pytest.mark.parametrize("n", [2, 10, 2_000])
 def test_grid_is_within_its_limits_on_hard_predictions(n):
     for case, sample in accuracy.synthetic((n,)):
@@ -72,14 +82,7 @@ def test_bandwidths_that_share_exponentials_give_the_sums_of_their_own(kernel, n
     low, high = kernel.bandwidth_range(n_classes)
     requests = [(0, h) for h in bandwidth._lattice(low, high).tolist()]
     for values in (Problem.one_hot, lambda case: np.sin(9 * case.points)):
-        shared = DenseSmoother([case], kernel, values, single=True)
-        exact = DenseSmoother([case], kernel, values)
-        for request, (mean, log_density) in zip(
-            requests, everything(shared, requests), strict=True
-        ):
-            ((alone, log_alone),) = everything(exact, [request])
-            np.testing.assert_allclose(mean, alone, rtol=0, atol=2e-6)
-            np.testing.assert_allclose(log_density, log_alone, rtol=1e-5, atol=2e-6)
+        check_shared(case, kernel, requests, values)
 
 
 @pytest.mark.parametrize("step", [1, 2])
@@ -89,12 +92,7 @@ def test_bandwidths_share_exponentials_where_tilts_are_large(n_classes, step):
     data = ra.datasets.peaked(200, n_classes, seed=0)
     case = Problem("all", data.y_prob, data.y_true, np.ones(200), L2)
     requests = [(0, h) for h in bandwidth._lattice(1e-3, 1.0)[::step].tolist()]
-    shared = DenseSmoother([case], DIRICHLET, Problem.one_hot, single=True)
-    exact = DenseSmoother([case], DIRICHLET, Problem.one_hot)
-    for request, (mean, log_density) in zip(requests, everything(shared, requests), strict=True):
-        ((alone, log_alone),) = everything(exact, [request])
-        np.testing.assert_allclose(mean, alone, rtol=0, atol=2e-6)
-        np.testing.assert_allclose(log_density, log_alone, rtol=1e-5, atol=2e-6)
+    check_shared(case, DIRICHLET, requests)
 
 
 def test_far_off_samples_of_small_weight_are_not_lost_between_bandwidths():
@@ -176,17 +174,7 @@ def test_bandwidths_with_large_tilts_share_the_product_alone():
     lattice = bandwidth._lattice(1e-3, 1.0).tolist()
     centres = Centres(case, DIRICHLET, case.one_hot(), lattice, np.float32)
     assert len(centres._families) > 1
-    requests = [(0, h) for h in lattice]
-    shared = DenseSmoother([case], DIRICHLET, Problem.one_hot, single=True)
-    alone = [
-        everything(DenseSmoother([case], DIRICHLET, Problem.one_hot), [request])[0]
-        for request in requests
-    ]
-    for (mean, log_density), (exact, log_exact) in zip(
-        everything(shared, requests), alone, strict=True
-    ):
-        np.testing.assert_allclose(mean, exact, rtol=0, atol=2e-6)
-        np.testing.assert_allclose(log_density, log_exact, rtol=1e-6, atol=2e-6)
+    check_shared(case, DIRICHLET, [(0, h) for h in lattice])
 
 
 def test_grid_evaluates_new_points_as_exact_sums_do():

@@ -129,6 +129,12 @@ def test_sums_of_labels_are_those_of_their_columns(n, n_classes):
         np.testing.assert_allclose(density[rows], other_density[rows], rtol=1e-12, atol=1e-12)
 
 
+def test_large_classes_are_summed_in_parts_and_small_ones_one_by_one():
+    case = unbalanced(900, 4)
+    assert sums.by_class(case.labels, np.flatnonzero(case.weights)).part > 1
+    assert sums.by_class(np.repeat(np.arange(600), 5), np.arange(3000)).part == 1
+
+
 @given(st.lists(st.integers(0, 5), max_size=400), st.data())
 def test_classes_are_filled_up_to_whole_parts(labels, data):
     labels = np.repeat(np.array(labels, dtype=np.intp), 3)

@@ -61,11 +61,11 @@ class DenseSmoother:
             )
             every = np.arange(len(centres.points)) if rows is None else rows
 
-            def tile(own: IntArray, centres: Centres = centres, number: int = number) -> list[T]:
+            def block(own: IntArray, centres: Centres = centres, number: int = number) -> list[T]:
                 return list(map(reader(number, own), centres.averages(centres.points[own], own)))
 
-            tiles = centres.split(every)
-            for own, results in zip(tiles, ordered_map(tile, tiles), strict=True):
+            blocks = centres.split(every)
+            for own, results in zip(blocks, ordered_map(block, blocks), strict=True):
                 for i, result in zip(wanted, results, strict=True):
                     yield i, own, result
 
@@ -75,8 +75,8 @@ class DenseSmoother:
         problem = self._problems[number]
         values = self._values(problem)
         centres = Centres(problem, self._kernel, values, [bandwidth], self._dtype)
-        tiles = centres.split(np.arange(len(points)))
-        return concatenate(ordered_map(lambda rows: centres.averages(points[rows])[0], tiles))
+        blocks = centres.split(np.arange(len(points)))
+        return concatenate(ordered_map(lambda rows: centres.averages(points[rows])[0], blocks))
 
 
 def exact_rows(
@@ -88,7 +88,7 @@ def exact_rows(
 
 
 def concatenate(parts: Iterable[Average]) -> Average:
-    """Averages of consecutive tiles as one."""
+    """Averages of consecutive blocks as one."""
     every = list(parts)
     return Average(
         np.concatenate([part.mean for part in every]),

@@ -37,6 +37,9 @@ DOUBLINGS = 90
 Weights times values then add up to less than the largest number of float32 as long as values
 add up to less than 1e11."""
 
+SILENT = -1e30
+"""Bias of a centre that weighs nothing."""
+
 HIGHEST = 8
 """Highest power of one exponential: a product each costs less than another exponential."""
 
@@ -145,10 +148,10 @@ class Family:
     least_bias: float
     chains: Sequence[Chain]
 
-    def silencing(self, centres: IntArray, bias: float) -> Family:
-        """The same where some centres have a bias so low that they weigh nothing."""
+    def silencing(self, centres: IntArray) -> Family:
+        """The same where some centres weigh nothing."""
         lowered = self.bias.copy()
-        lowered[centres] = bias
+        lowered[centres] = SILENT
         return replace(self, bias=lowered)
 
     @property

@@ -35,9 +35,6 @@ each other."""
 FEW = 4
 """Bandwidths whose sums of a block take little memory; with more, blocks are smaller."""
 
-SILENT = -1e30
-"""Bias of a centre that weighs nothing."""
-
 MILD = 5.0
 """Largest scale, 1/h, at which scores are small enough for products in float32: where a few
 far-off samples decide it, R errs by up to 4e-6 with ten classes, by 3e-5 with hundreds."""
@@ -67,9 +64,9 @@ class Centres:
         self._place[order.samples[order.places]] = order.places
         self._centres = self.points[order.samples]
         log_weights = np.log(self._samples[order.samples])
-        self._bandwidths = list(self._prepared(bandwidths, log_weights))
+        self._bandwidths = list(self._make_bandwidths(bandwidths, log_weights))
         self._families = [
-            family.silencing(order.filling, SILENT) for family in make_families(self._bandwidths)
+            family.silencing(order.filling) for family in make_families(self._bandwidths)
         ]
         self._factors = {
             step.position: step.factors(self._dtype)
@@ -92,7 +89,7 @@ class Centres:
         self._sums = LabelSums(ascending, values.shape[1], order.part, self._dtype)
         return order
 
-    def _prepared(
+    def _make_bandwidths(
         self, bandwidths: Sequence[float], log_weights: FloatArray
     ) -> Iterator[Bandwidth]:
         largest = max(0.0, float(self._kernel.queries(self.points.max(axis=0)[None]).max()))
@@ -107,11 +104,12 @@ class Centres:
         """The kernel's bias of every centre, a row a bandwidth."""
         step = max(1, BIAS_CHUNK // self._centres.shape[1])
         tasks = [(h, a) for h in bandwidths for a in range(0, len(self._centres), step)]
-        parts = ordered_map(
-            lambda task: self._kernel.key_bias(self._centres[task[1] : task[1] + step], task[0]),
-            tasks,
-        )
-        return np.concatenate(list(parts)).reshape(len(bandwidths), -1)
+
+        def chunk(task: tuple[float, int]) -> FloatArray:
+            h, start = task
+            return self._kernel.key_bias(self._centres[start : start + step], h)
+
+        return np.concatenate(list(ordered_map(chunk, tasks))).reshape(len(bandwidths), -1)
 
     def _make_keys(self) -> dict[np.dtype[Any], Floats]:
         """Centres as columns ``(K, n)``, a single family's bias below them, by precision."""
@@ -148,7 +146,7 @@ class Centres:
             left_out = self._place[own]
         queries = self._kernel.queries(x)
         lowest = [family.scale * queries.min() + family.least_bias for family in self._families]
-        prepared = self._prepare(queries)
+        prepared = self._by_precision(queries)
         rooms = [self._sums.room(len(x)) for _ in self._bandwidths]
         tops = [np.zeros(len(x)) for _ in self._families]
         size = max(1, TILE // len(self._centres))
@@ -165,6 +163,16 @@ class Centres:
                 for step, weights in self._weights(family, logs, least):
                     factors = self._factors[step.position]
                     self._sums.put(weights, factors, scratch, rooms[step.position], tile)
+        return self._read(x, total, tops, rooms)
+
+    def _read(
+        self,
+        x: FloatArray,
+        total: float | FloatArray,
+        tops: Sequence[FloatArray],
+        rooms: Sequence[Floats],
+    ) -> list[Average]:
+        """Averages from the sums of a block and what its scores were taken relative to."""
         result: dict[int, Average] = {}
         for family, top in zip(self._families, tops, strict=True):
             for chain in family.chains:
@@ -184,7 +192,7 @@ class Centres:
         query_bias = self._kernel.query_bias(x, bandwidth.h)
         return np.log(weight) + shift + bandwidth.shift + query_bias
 
-    def _prepare(self, queries: FloatArray) -> dict[np.dtype[Any], Floats]:
+    def _by_precision(self, queries: FloatArray) -> dict[np.dtype[Any], Floats]:
         """Queries by precision; a single family has scale and bias inside its product."""
         if len(self._families) == 1:
             scale = self._families[0].scale
