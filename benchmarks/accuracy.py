@@ -18,15 +18,15 @@ from pathlib import Path
 import numpy as np
 from scipy.special import expit
 
-from riskalign.arrays import FloatArray, IntArray
-from riskalign.decomposition import decompose
-from riskalign.kernels import DIRICHLET
-from riskalign.losses import KL, L2
-from riskalign.sample import Problem, Sample, reduce
+from riskalign.data.sample import Problem, Sample, reduce
+from riskalign.data.validation import as_sample
+from riskalign.equations.arrays import FloatArray, IntArray
+from riskalign.equations.kernels import DIRICHLET
+from riskalign.equations.losses import KL, L2
+from riskalign.equations.terms import decompose
 from riskalign.smoothing import Smoother, always
 from riskalign.smoothing.dense import DenseSmoother
 from riskalign.smoothing.grid import GridSmoother
-from riskalign.validation import as_sample
 
 BANDWIDTHS = (1e-4, 1e-3, 1e-2, 0.1, 0.3)
 ROWS = 400

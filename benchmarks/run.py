@@ -29,7 +29,7 @@ from scipy.special import gammaln, logsumexp, softmax
 from threadpoolctl import threadpool_limits
 
 import riskalign as ra
-from riskalign.bandwidth import paper_candidates
+from riskalign.bandwidth.search import paper_candidates
 
 HERE = Path(__file__).parent
 JSON = HERE / "results.json"

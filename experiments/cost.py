@@ -15,7 +15,7 @@ import riskalign as ra
 from experiments import ridge, style
 from experiments.cells import RESULTS, Row, group, run
 from experiments.synthetic import FULL, block
-from riskalign.arrays import FloatArray, IntArray
+from riskalign.equations.arrays import FloatArray, IntArray
 
 CLASSES = 8
 SIZES = (500, 1_000, 2_000, 4_000, 8_000, 16_000)

@@ -10,7 +10,7 @@ import numpy as np
 import riskalign as ra
 from experiments import ridge
 from experiments.cells import Row
-from riskalign.arrays import FloatArray, IntArray
+from riskalign.equations.arrays import FloatArray, IntArray
 
 DIVERGENCES = ("l2", "kl")
 RIDGE = "krr"

@@ -22,8 +22,8 @@ from experiments.estimators import METHODS, RIDGE, RISK_ALIGNMENT, rows_of
 from experiments.finite import interval
 from experiments.synthetic import factor
 from experiments.tables import save, summary
-from riskalign.arrays import FloatArray, IntArray
-from riskalign.files import open_predictions
+from riskalign.data.files import open_predictions
+from riskalign.equations.arrays import FloatArray, IntArray
 
 FORMATS = (".npz", ".csv", ".tsv", ".jsonl", ".parquet")
 SUBSETS = 10

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import eigvalsh
 
-from riskalign.arrays import FloatArray, IntArray
-from riskalign.baselines.ridge import PENALTIES, Fit, kernel, pair_risk, split
+from riskalign.equations.arrays import FloatArray, IntArray
+from riskalign.methods.ridge import PENALTIES, Fit, kernel, pair_risk, split
 
 FORM = "residual"
 FOLDS = 5

@@ -15,9 +15,9 @@ import numpy as np
 
 import riskalign as ra
 from experiments.cells import RESULTS, Row, group, markdown, run
-from riskalign.arrays import FloatArray
 from riskalign.datasets import FAMILIES
-from riskalign.inference import draw_labels
+from riskalign.equations.arrays import FloatArray
+from riskalign.inference.interval import draw_labels
 
 PATH = RESULTS / "size_power.csv"
 KEYS = ("family", "classes", "samples", "seed")

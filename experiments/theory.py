@@ -14,9 +14,9 @@ import riskalign as ra
 from experiments import style
 from experiments.cells import RESULTS, Row, group, load
 from experiments.tables import save
-from riskalign.decomposition import decompose
-from riskalign.losses import LOSSES
-from riskalign.sample import on_simplex
+from riskalign.data.sample import on_simplex
+from riskalign.equations.losses import LOSSES
+from riskalign.equations.terms import decompose
 
 SAMPLES = 500
 DRAWS = 300

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import riskalign as ra
-from riskalign.baselines.simplex import cells
+from riskalign.methods.simplex_bins import cells
 
 ONE_PROBABILITY = ("binary", "top-label", "classwise")
 CASES = HARD | {"ordinary, two classes": ordinary(40, 2), "ordinary, four": ordinary(60, 4)}

@@ -6,9 +6,9 @@ from cases import ordinary
 from scipy.spatial.distance import cdist
 
 import riskalign as ra
-from riskalign.baselines import ridge
-from riskalign.losses import L2
-from riskalign.sample import Problem
+from riskalign.data.sample import Problem
+from riskalign.equations.losses import L2
+from riskalign.methods import ridge
 
 FORMS = ("residual", "kronecker")
 FEW = {"residual": (10.0, 0.1, 1e-3), "kronecker": (1e4, 1.0, 1e-4)}

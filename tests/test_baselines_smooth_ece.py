@@ -7,9 +7,9 @@ import pytest
 from scipy.optimize import brentq
 
 import riskalign as ra
-from riskalign.baselines.smooth_ece import SmoothedResiduals
-from riskalign.losses import L2
-from riskalign.sample import Problem
+from riskalign.data.sample import Problem
+from riskalign.equations.losses import L2
+from riskalign.methods.smooth_ece import SmoothedResiduals
 
 
 def integral(p, y, w, sigma, points=8_000):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import riskalign as ra
-from riskalign.choosing import (
+from riskalign.bandwidth.choosing import (
     FEWEST,
     FOLDS,
     SEARCH_ROWS,
@@ -15,12 +15,12 @@ from riskalign.choosing import (
     choose_across,
     folds,
 )
-from riskalign.coordinates import with_residuals
-from riskalign.kernels import DIRICHLET
-from riskalign.losses import L2
-from riskalign.sample import reduce
-from riskalign.start import started
-from riskalign.validation import as_sample
+from riskalign.bandwidth.coordinates import with_residuals
+from riskalign.data.sample import reduce
+from riskalign.data.validation import as_sample
+from riskalign.equations.kernels import DIRICHLET
+from riskalign.equations.losses import L2
+from riskalign.equations.starts import started
 
 
 def parts_of(problems, start="logistic"):

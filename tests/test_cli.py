@@ -20,8 +20,8 @@ import riskalign as ra
 from riskalign.cli import main
 from riskalign.cli import output as output_module
 from riskalign.cli.output import printable, words_of_options, write_whole
-from riskalign.files import PredictionFile
-from riskalign.summary import GRID
+from riskalign.data.files import PredictionFile
+from riskalign.report.summary import GRID
 
 DATA = os.environ.get("RISKALIGN_DATA")
 FAST = ("--draws", "0")
@@ -163,7 +163,7 @@ class TestReport:
         options = ("--notion", notion, "--draws", 19, "--json")
         assert run("report", path, *options, tmp_path / "held.json")[0] == 0
 
-        monkeypatch.setattr("riskalign.files.predictions.LARGE", 1_000)
+        monkeypatch.setattr("riskalign.data.files.predictions.LARGE", 1_000)
         monkeypatch.setattr(PredictionFile, "read", None)
         files = ("--html", tmp_path / "a.html", "--csv", tmp_path / "a.csv")
         code, out, err = run("report", path, *options, tmp_path / "batches.json", *files)

@@ -9,8 +9,8 @@ from cases import LOSSES, SPHERICAL, simplex_points
 from hypothesis import given
 from hypothesis import strategies as st
 
-from riskalign.decomposition import ESTIMATORS, alignment_residual, decompose, risk_of
-from riskalign.losses import KL, L2, RANKED
+from riskalign.equations.losses import KL, L2, RANKED
+from riskalign.equations.terms import ESTIMATORS, alignment_residual, decompose, risk_of
 
 BY_NAME = {"l2": L2, "kl": KL, "ranked": RANKED, "spherical": SPHERICAL}
 

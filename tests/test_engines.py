@@ -9,10 +9,10 @@ import pytest
 from benchmarks import accuracy
 
 import riskalign as ra
-from riskalign import bandwidth
-from riskalign.kernels import DIRICHLET, RBF
-from riskalign.losses import L2
-from riskalign.sample import Problem
+from riskalign.bandwidth import search
+from riskalign.data.sample import Problem
+from riskalign.equations.kernels import DIRICHLET, RBF
+from riskalign.equations.losses import L2
 from riskalign.smoothing import always
 from riskalign.smoothing.dense import DenseSmoother
 from riskalign.smoothing.grid import GridSmoother
@@ -80,7 +80,7 @@ def test_bandwidths_that_share_exponentials_give_the_sums_of_their_own(kernel, n
     case = problem(300, n_classes)
     case = replace(case, weights=np.r_[0.0, np.linspace(0.5, 2, 299)])
     low, high = kernel.bandwidth_range(n_classes)
-    requests = [(0, h) for h in bandwidth._lattice(low, high).tolist()]
+    requests = [(0, h) for h in search._lattice(low, high).tolist()]
     for values in (Problem.one_hot, lambda case: np.sin(9 * case.points)):
         check_shared(case, kernel, requests, values)
 
@@ -91,7 +91,7 @@ def test_bandwidths_share_exponentials_where_tilts_are_large(n_classes, step):
     """Peaked predictions tilt by a hundred nats between narrow bandwidths."""
     data = ra.datasets.peaked(200, n_classes, seed=0)
     case = Problem("all", data.y_prob, data.y_true, np.ones(200), L2)
-    requests = [(0, h) for h in bandwidth._lattice(1e-3, 1.0)[::step].tolist()]
+    requests = [(0, h) for h in search._lattice(1e-3, 1.0)[::step].tolist()]
     check_shared(case, DIRICHLET, requests)
 
 
@@ -152,7 +152,7 @@ def test_no_rows_give_no_averages():
 
 def test_bandwidths_of_the_search_share_products_and_exponentials():
     case = problem(50, 4)
-    lattice = bandwidth._lattice(1e-3, 1.0).tolist()
+    lattice = search._lattice(1e-3, 1.0).tolist()
 
     def families(bandwidths):
         return Centres(case, DIRICHLET, case.one_hot(), bandwidths, np.float32)._families
@@ -171,7 +171,7 @@ def test_bandwidths_with_large_tilts_share_the_product_alone():
     certain, open_minded = np.eye(150)[case.labels[:40]], np.full((40, 150), 1 / 150)
     predictions = np.concatenate([certain, open_minded, case.predictions[80:]])
     case = replace(case, predictions=predictions)
-    lattice = bandwidth._lattice(1e-3, 1.0).tolist()
+    lattice = search._lattice(1e-3, 1.0).tolist()
     centres = Centres(case, DIRICHLET, case.one_hot(), lattice, np.float32)
     assert len(centres._families) > 1
     check_shared(case, DIRICHLET, [(0, h) for h in lattice])
@@ -231,7 +231,7 @@ def test_exact_sums_decide_between_candidates_that_the_grid_cannot_tell_apart(mo
     exact = ra.select_bandwidth(y, p, candidates=close, engine="exact")
     settled = ra.select_bandwidth(y, p, candidates=close, engine="grid")
     np.testing.assert_allclose(settled.objective, exact.objective, rtol=1e-13)
-    monkeypatch.setattr(bandwidth, "AFFORDABLE", 0)
+    monkeypatch.setattr(search, "AFFORDABLE", 0)
     unsettled = ra.select_bandwidth(y, p, candidates=close, engine="grid")
     assert np.abs(unsettled.objective / exact.objective - 1).max() > 1e-13
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from riskalign.files import open_predictions
-from riskalign.files import tables as tables_module
-from riskalign.files.columns import find_layout
+from riskalign.data.files import open_predictions
+from riskalign.data.files import tables as tables_module
+from riskalign.data.files.columns import find_layout
 
 DATA = os.environ.get("RISKALIGN_DATA")
 
@@ -350,7 +350,7 @@ def test_nothing_is_unpickled(tmp_path, ending):
 
 
 def test_an_archive_that_promises_too_much(tmp_path, monkeypatch):
-    import riskalign.files.arrays as arrays_module
+    import riskalign.data.files.arrays as arrays_module
 
     np.savez_compressed(tmp_path / "a.npz", labels=np.zeros(1000), probs=np.zeros(1000))
     monkeypatch.setattr(arrays_module, "LARGEST", 5_000)
@@ -368,7 +368,7 @@ def test_a_header_that_promises_too_much(tmp_path):
 
 
 def test_parquet_files_are_not_held(tmp_path, monkeypatch):
-    monkeypatch.setattr("riskalign.files.parquet.CELLS", 100_000)
+    monkeypatch.setattr("riskalign.data.files.parquet.CELLS", 100_000)
     probs = np.random.default_rng(0).dirichlet(np.ones(10), 200_000)  # 16 MB, which no zip shrinks
     columns = {"y": np.zeros(len(probs), dtype=int)} | {f"p_{k}": p for k, p in enumerate(probs.T)}
     pq.write_table(pa.table(columns), tmp_path / "a.parquet", row_group_size=10_000)

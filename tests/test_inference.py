@@ -7,18 +7,18 @@ from scipy.special import ndtri
 from scipy.stats import binom, chi2
 
 import riskalign as ra
-from riskalign.coordinates import Choice
+from riskalign.bandwidth.coordinates import Choice
+from riskalign.data.sample import Problem
+from riskalign.data.validation import as_sample
+from riskalign.equations.kernels import DIRICHLET
+from riskalign.equations.losses import LOSSES
 from riskalign.estimate import fit_debiased
-from riskalign.inference import Chance, draw_labels, variance_of_gain
-from riskalign.kernels import DIRICHLET
-from riskalign.losses import LOSSES
-from riskalign.methods import KernelSmoother
+from riskalign.inference.interval import Chance, draw_labels, variance_of_gain
+from riskalign.methods.method import KernelSmoother
+from riskalign.methods.residuals import Debiased
 from riskalign.options import make_case
-from riskalign.residual import Debiased
-from riskalign.sample import Problem
 from riskalign.smoothing import always, choose_smoother
 from riskalign.smoothing.linear import LinearSmoother
-from riskalign.validation import as_sample
 
 
 def test_labels_are_drawn_from_the_rows():

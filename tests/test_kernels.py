@@ -8,7 +8,7 @@ import pytest
 from scipy.special import expit
 
 import riskalign as ra
-from riskalign.kernels import KERNELS
+from riskalign.equations.kernels import KERNELS
 
 
 def density(centre, x, kernel, h):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import riskalign as ra
-from riskalign.losses import KL, L2, RANKED
+from riskalign.equations.losses import KL, L2, RANKED
 
 PAIRS = [
     (L2, oracle.brier),

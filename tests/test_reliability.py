@@ -5,8 +5,8 @@ import pytest
 
 import riskalign as ra
 from riskalign.gathering import Rows
-from riskalign.methods import KernelSmoother
-from riskalign.reliability import shown_of
+from riskalign.methods.curve import shown_of
+from riskalign.methods.method import KernelSmoother
 from riskalign.streaming import Stream
 
 DEBIASED = {"estimator": "debiased", "progress": False}

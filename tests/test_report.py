@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import riskalign as ra
-from riskalign.losses import L2
+from riskalign.data.sample import Problem
+from riskalign.equations.losses import L2
 from riskalign.report import to_html, words
-from riskalign.sample import Problem
-from riskalign.summary import GRID, LINEAR_EDGES, LOGIT_EDGES, Counts, Diagram, summarize
+from riskalign.report.summary import GRID, LINEAR_EDGES, LOGIT_EDGES, Counts, Diagram, summarize
 
 HOSTILE = ("</script><script>alert(1)</script>", "\"'><img src=x onerror=alert(1)>", "日本語 & <b>")
 
@@ -269,7 +269,7 @@ def test_counts_add_up():
 
 
 def test_many_rows_are_tested_by_some(monkeypatch):
-    import riskalign.summary as summary_module
+    import riskalign.report.summary as summary_module
 
     monkeypatch.setattr(summary_module, "TEST_TERMS", 19 * 3 * 150)
     monkeypatch.setattr(summary_module, "FEWEST", 100)

@@ -5,11 +5,11 @@ import pytest
 from scipy.special import gammaln
 
 import riskalign as ra
-from riskalign.coordinates import KEPT_SHARE, squared_weights
-from riskalign.kernels import DIRICHLET, RBF
-from riskalign.losses import LOSSES
-from riskalign.sample import Problem
-from riskalign.start import STARTS
+from riskalign.bandwidth.coordinates import KEPT_SHARE, squared_weights
+from riskalign.data.sample import Problem
+from riskalign.equations.kernels import DIRICHLET, RBF
+from riskalign.equations.losses import LOSSES
+from riskalign.equations.starts import STARTS
 
 LOSS_NAMES = ["l2", "kl", "ranked"]
 SPHERICAL = ra.ProperLoss("spherical", lambda f: 1 - f / np.linalg.norm(f, axis=1, keepdims=True))

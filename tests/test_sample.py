@@ -7,8 +7,8 @@ from cases import HARD, ordinary
 from hypothesis import given
 from hypothesis import strategies as st
 
-from riskalign.losses import KL, L2
-from riskalign.sample import NOTIONS, Sample, on_simplex, reduce
+from riskalign.data.sample import NOTIONS, Sample, on_simplex, reduce
+from riskalign.equations.losses import KL, L2
 
 
 def as_sample(case):

@@ -26,7 +26,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import riskalign as ra
 from riskalign.datasets import FAMILIES
-from riskalign.start import powered
+from riskalign.equations.starts import powered
 
 
 class Probabilities(TransformerMixin, BaseEstimator):

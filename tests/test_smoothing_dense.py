@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from riskalign.kernels import KERNELS
-from riskalign.losses import L2
-from riskalign.sample import Problem
+from riskalign.data.sample import Problem
+from riskalign.equations.kernels import KERNELS
+from riskalign.equations.losses import L2
 from riskalign.smoothing import always, choose_smoother, sums, tiles
 from riskalign.smoothing.dense import DenseSmoother
 

@@ -5,9 +5,9 @@ import pytest
 from scipy.special import expit
 
 import riskalign as ra
-from riskalign.kernels import DIRICHLET, KERNELS, RBF
-from riskalign.losses import L2
-from riskalign.sample import Problem, on_simplex
+from riskalign.data.sample import Problem, on_simplex
+from riskalign.equations.kernels import DIRICHLET, KERNELS, RBF
+from riskalign.equations.losses import L2
 from riskalign.smoothing import always, choose_smoother
 from riskalign.smoothing.masses import MassTable
 

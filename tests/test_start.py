@@ -8,9 +8,9 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 import riskalign as ra
-from riskalign.losses import LOSSES
-from riskalign.sample import Problem
-from riskalign.start import (
+from riskalign.data.sample import Problem
+from riskalign.equations.losses import LOSSES
+from riskalign.equations.starts import (
     NOISE,
     PRIOR,
     SHIFTED,

@@ -8,15 +8,15 @@ import pytest
 
 import riskalign as ra
 from riskalign import gathering as gathering_module
-from riskalign.choosing import choose
+from riskalign.bandwidth.choosing import choose
+from riskalign.data.sample import reduce
+from riskalign.data.validation import as_sample
+from riskalign.equations.kernels import DIRICHLET
+from riskalign.equations.losses import L2
+from riskalign.equations.starts import STARTS, started
 from riskalign.gathering import Rows
-from riskalign.kernels import DIRICHLET
-from riskalign.losses import L2
-from riskalign.methods import KernelSmoother
-from riskalign.sample import reduce
-from riskalign.start import STARTS, started
+from riskalign.methods.method import KernelSmoother
 from riskalign.streaming import Stream, calibration_error_of_batches
-from riskalign.validation import as_sample
 
 DATA = os.environ.get("RISKALIGN_DATA")
 NUMBERS = ("value", "risk", "refinement", "reconstructed_risk")

@@ -9,7 +9,7 @@ import pytest
 from scipy.special import expit, softmax
 
 import riskalign as ra
-from riskalign.validation import as_sample
+from riskalign.data.validation import as_sample
 
 Y = np.array([0, 1, 2, 1, 0, 2])
 F = np.array(

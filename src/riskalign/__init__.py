@@ -3,8 +3,11 @@
 from typing import TYPE_CHECKING, Any
 
 from riskalign import datasets, plots
-from riskalign.bandwidth import BandwidthSearch
-from riskalign.baselines import (
+from riskalign.bandwidth.search import BandwidthSearch
+from riskalign.comparison import Comparison, compare
+from riskalign.equations.losses import ProperLoss
+from riskalign.estimate import calibration_error, reliability_curve, select_bandwidth
+from riskalign.methods import (
     AlwaysZero,
     EqualMassBins,
     EqualWidthBins,
@@ -12,11 +15,8 @@ from riskalign.baselines import (
     SimplexBins,
     SmoothECE,
 )
-from riskalign.comparison import Comparison, compare
-from riskalign.estimate import calibration_error, reliability_curve, select_bandwidth
-from riskalign.losses import ProperLoss
-from riskalign.methods import KernelSmoother
-from riskalign.reliability import ReliabilityCurve
+from riskalign.methods.curve import ReliabilityCurve
+from riskalign.methods.method import KernelSmoother
 from riskalign.results import CalibrationResult
 from riskalign.significance import CalibrationTest, calibration_test
 

@@ -8,10 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
-from riskalign.arrays import FloatArray
-from riskalign.bandwidth import BandwidthSearch
-from riskalign.choosing import choose
-from riskalign.coordinates import (
+from riskalign.bandwidth.choosing import choose
+from riskalign.bandwidth.coordinates import (
     FLATTENINGS,
     OFFSET,
     Choice,
@@ -20,17 +18,19 @@ from riskalign.coordinates import (
     residuals_and_slopes,
     values_of,
 )
+from riskalign.bandwidth.search import BandwidthSearch
+from riskalign.data.sample import Problem
 from riskalign.debiasing import DEBIASED
+from riskalign.equations.arrays import FloatArray
+from riskalign.equations.kernels import Kernel
+from riskalign.equations.starts import FitNoise
 from riskalign.gathering import Gathering, Starts
-from riskalign.kernels import Kernel
-from riskalign.methods import KernelSmoother
+from riskalign.methods.method import KernelSmoother
+from riskalign.methods.residuals import BATCH
 from riskalign.options import Setup, resolve_bandwidth, smoothing_choices
-from riskalign.residual import BATCH
-from riskalign.sample import Problem
 from riskalign.smoothing import Average, Smoother, Values, always
 from riskalign.smoothing.dense import concatenate
 from riskalign.smoothing.gathered import Gathered, GatheredSmoother
-from riskalign.start import FitNoise
 
 
 @dataclass(frozen=True)

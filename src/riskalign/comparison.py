@@ -8,13 +8,13 @@ from typing import Any
 
 from scipy.special import ndtr, ndtri
 
+from riskalign.data.validation import as_sample
 from riskalign.debiasing import DEBIASED
+from riskalign.equations.losses import ProperLoss
 from riskalign.estimate import fit_debiased
-from riskalign.inference import paired_error
-from riskalign.losses import ProperLoss
-from riskalign.methods import KernelSmoother
+from riskalign.inference.interval import paired_error
+from riskalign.methods.method import KernelSmoother
 from riskalign.options import check_confidence, default_notion, make_case
-from riskalign.validation import as_sample
 
 
 @dataclass(frozen=True)

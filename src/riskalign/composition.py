@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from riskalign.arrays import FloatArray
-from riskalign.losses import ProperLoss
-from riskalign.methods import CHUNK, Estimate, Method
+from riskalign.data.sample import Problem, Sample, on_simplex
+from riskalign.equations.arrays import FloatArray
+from riskalign.equations.losses import ProperLoss
+from riskalign.methods.method import CHUNK, Estimate, Method
 from riskalign.results import CalibrationResult, Overconfidence
-from riskalign.sample import Problem, Sample, on_simplex
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from functools import cached_property
 import numpy as np
 from scipy.special import softmax
 
-from riskalign.arrays import FloatArray, IntArray, floored_log
-from riskalign.decomposition import decompose
-from riskalign.losses import LOSSES, ProperLoss
-from riskalign.sample import NOTIONS, Sample, on_simplex, reduce
-from riskalign.validation import one_of
+from riskalign.data.sample import NOTIONS, Sample, on_simplex, reduce
+from riskalign.data.validation import one_of
+from riskalign.equations.arrays import FloatArray, IntArray, floored_log
+from riskalign.equations.losses import LOSSES, ProperLoss
+from riskalign.equations.terms import decompose
 
 POOL = 400_000
 """Draws from which E[y_k | f_k] is read; its error moves the truth by less than 1e-6."""

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from riskalign.arrays import FloatArray
-from riskalign.bandwidth import BandwidthSearch
+from riskalign.bandwidth.search import BandwidthSearch
 from riskalign.composition import Case, overconfidence
-from riskalign.inference import Chance, Fit
-from riskalign.residual import Debiased
+from riskalign.equations.arrays import FloatArray
+from riskalign.inference.interval import Chance, Fit
+from riskalign.methods.residuals import Debiased
 from riskalign.results import CalibrationResult
 
 DEBIASED = "debiased"

@@ -6,16 +6,21 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from riskalign.arrays import FloatArray, IntArray, as_slice
-from riskalign.bandwidth import CRITERIA, BandwidthSearch
-from riskalign.baselines import check_scope
+from riskalign.bandwidth.coordinates import Choice
+from riskalign.bandwidth.search import CRITERIA, BandwidthSearch
 from riskalign.composition import Case, by_method, overconfidence
-from riskalign.coordinates import Choice
+from riskalign.data.validation import as_sample, one_of
 from riskalign.debiasing import DEBIASED, by_residuals, found_by
-from riskalign.decomposition import ESTIMATORS, Terms, decompose
-from riskalign.inference import Fit
-from riskalign.losses import ProperLoss
-from riskalign.methods import Bandwidth, Candidates, KernelSmoother, Method, norm_of
+from riskalign.equations.arrays import FloatArray, IntArray, as_slice
+from riskalign.equations.losses import ProperLoss
+from riskalign.equations.starts import STARTS, Start
+from riskalign.equations.terms import ESTIMATORS, Terms, decompose
+from riskalign.inference.interval import Fit
+from riskalign.methods import check_scope
+from riskalign.methods.curve import ReliabilityCurve, curve_of_labels, curve_of_residuals
+from riskalign.methods.method import Bandwidth, Candidates, KernelSmoother, Method, norm_of
+from riskalign.methods.recalibration import align, choose_by_risk
+from riskalign.methods.residuals import debiased
 from riskalign.options import (
     Setup,
     check_confidence,
@@ -29,13 +34,8 @@ from riskalign.options import (
     smoothing_choices,
 )
 from riskalign.progress import track
-from riskalign.recalibration import align, choose_by_risk
-from riskalign.reliability import ReliabilityCurve, curve_of_labels, curve_of_residuals
-from riskalign.residual import debiased
 from riskalign.results import CalibrationResult
 from riskalign.smoothing import Average
-from riskalign.start import STARTS, Start
-from riskalign.validation import as_sample, one_of
 
 
 def calibration_error(

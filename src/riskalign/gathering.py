@@ -13,15 +13,15 @@ from functools import cached_property
 
 import numpy as np
 
-from riskalign.arrays import FloatArray, IntArray
+from riskalign.bandwidth.coordinates import OFFSET, like, residuals_and_slopes
 from riskalign.composition import Case
-from riskalign.coordinates import OFFSET, like, residuals_and_slopes
-from riskalign.kernels import Kernel
-from riskalign.sample import Problem, Sample, reduce
+from riskalign.data.sample import Problem, Sample, reduce
+from riskalign.data.validation import as_sample
+from riskalign.equations.arrays import FloatArray, IntArray
+from riskalign.equations.kernels import Kernel
+from riskalign.equations.starts import Start, powered
 from riskalign.smoothing.gathered import Gathered
 from riskalign.smoothing.threads import ordered_map
-from riskalign.start import Start, powered
-from riskalign.validation import as_sample
 
 Batches = Iterable[tuple[object, object]]
 """Pairs (y_true, y_prob), to be read more than once."""

@@ -8,17 +8,17 @@ from numbers import Real
 
 import numpy as np
 
-from riskalign.arrays import FloatArray
-from riskalign.bandwidth import CRITERIA, BandwidthSearch, Search, paper_candidates
+from riskalign.bandwidth.coordinates import Choice
+from riskalign.bandwidth.search import CRITERIA, BandwidthSearch, Search, paper_candidates
 from riskalign.composition import Case
-from riskalign.coordinates import Choice
+from riskalign.data.sample import NOTIONS, Sample, reduce
+from riskalign.data.validation import ROW_SUM_TOLERANCE, one_of
 from riskalign.debiasing import DEBIASED
-from riskalign.kernels import KERNELS, Kernel
-from riskalign.losses import LOSSES, ProperLoss
-from riskalign.methods import Bandwidth, Candidates, KernelSmoother, Method
-from riskalign.sample import NOTIONS, Sample, reduce
+from riskalign.equations.arrays import FloatArray
+from riskalign.equations.kernels import KERNELS, Kernel
+from riskalign.equations.losses import LOSSES, ProperLoss
+from riskalign.methods.method import Bandwidth, Candidates, KernelSmoother, Method
 from riskalign.smoothing import ENGINES, Engine, Smoother, choose_smoother
-from riskalign.validation import ROW_SUM_TOLERANCE, one_of
 
 
 @dataclass(frozen=True)

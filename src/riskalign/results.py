@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from riskalign.arrays import FloatArray
-from riskalign.bandwidth import BandwidthSearch
+from riskalign.bandwidth.search import BandwidthSearch
+from riskalign.equations.arrays import FloatArray
 
 SHOWN = 5
 """Classes listed by `print`; the rest are in `per_class`."""

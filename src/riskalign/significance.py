@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from riskalign.arrays import FloatArray, LabelArray, row_dot
+from riskalign.bandwidth.coordinates import KEPT_SHARE, Valued, onto_simplex, values_of
 from riskalign.composition import Case
-from riskalign.coordinates import KEPT_SHARE, Valued, onto_simplex, values_of
-from riskalign.inference import draw_labels, outcomes_of
-from riskalign.kernels import KERNELS, Kernel
-from riskalign.losses import ProperLoss
+from riskalign.data.sample import Problem, on_simplex
+from riskalign.data.validation import as_sample, one_of
+from riskalign.equations.arrays import FloatArray, LabelArray, row_dot
+from riskalign.equations.kernels import KERNELS, Kernel
+from riskalign.equations.losses import ProperLoss
+from riskalign.inference.interval import draw_labels, outcomes_of
 from riskalign.options import default_notion, make_case
 from riskalign.progress import track
-from riskalign.sample import Problem, on_simplex
 from riskalign.smoothing import ENGINES, always, choose_smoother
 from riskalign.smoothing.linear import LinearSmoother
-from riskalign.validation import as_sample, one_of
 
 SCALES: FloatArray = np.array([1, 1 / 4, 1 / 16, 1 / 64, 1 / 256])
 """Shares of the kernel's widest bandwidth that the test looks at, from broad trends to fine

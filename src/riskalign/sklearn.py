@@ -20,11 +20,11 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from riskalign.arrays import FloatArray, IntArray
+from riskalign.data.sample import Sample, on_simplex
+from riskalign.data.validation import ROW_SUM_TOLERANCE, one_of
+from riskalign.equations.arrays import FloatArray, IntArray
 from riskalign.estimate import calibration_error
-from riskalign.recalibration import Recalibration
-from riskalign.sample import Sample, on_simplex
-from riskalign.validation import ROW_SUM_TOLERANCE, one_of
+from riskalign.methods.recalibration import Recalibration
 
 NOTIONS = ("classwise", "canonical")
 """What a calibrator smooths over: each probability alone, or the whole vector."""

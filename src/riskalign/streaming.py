@@ -8,29 +8,29 @@ from functools import partial
 
 import numpy as np
 
-from riskalign.arrays import FloatArray
+from riskalign.bandwidth.coordinates import FLATTENINGS, OFFSET, Part
 from riskalign.batch_smoothing import BatchSmoothing
 from riskalign.composition import Case
-from riskalign.coordinates import FLATTENINGS, OFFSET, Part
+from riskalign.data.sample import NOTIONS, Sample, on_simplex, reduce
+from riskalign.data.validation import one_of
 from riskalign.debiasing import DEBIASED
-from riskalign.decomposition import ESTIMATORS, decompose
+from riskalign.equations.arrays import FloatArray
+from riskalign.equations.kernels import KERNELS
+from riskalign.equations.losses import ProperLoss
+from riskalign.equations.starts import STARTS, powered
+from riskalign.equations.terms import ESTIMATORS, decompose
 from riskalign.gathering import Batches, Gathering, Rows, gather
-from riskalign.inference import Chance, Fit, null_moments
-from riskalign.kernels import KERNELS
-from riskalign.losses import ProperLoss
-from riskalign.methods import Bandwidth, Candidates, KernelSmoother
+from riskalign.inference.interval import Chance, Fit, null_moments
+from riskalign.methods.curve import ReliabilityCurve, assemble, shown_of
+from riskalign.methods.method import Bandwidth, Candidates, KernelSmoother
+from riskalign.methods.recalibration import Support
+from riskalign.methods.residuals import combine
 from riskalign.options import (
     check_confidence,
     make_case,
 )
-from riskalign.recalibration import Support
-from riskalign.reliability import ReliabilityCurve, assemble, shown_of
-from riskalign.residual import combine
 from riskalign.results import CalibrationResult, Overconfidence
-from riskalign.sample import NOTIONS, Sample, on_simplex, reduce
-from riskalign.start import STARTS, powered
 from riskalign.totals import RowTerms, Totals
-from riskalign.validation import one_of
 
 
 def calibration_error_of_batches(

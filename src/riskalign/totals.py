@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from riskalign.arrays import FloatArray
 from riskalign.composition import Case
-from riskalign.inference import variance_of_gain
-from riskalign.residual import Debiased
-from riskalign.sample import Sample, on_simplex
+from riskalign.data.sample import Sample, on_simplex
+from riskalign.equations.arrays import FloatArray
+from riskalign.inference.interval import variance_of_gain
+from riskalign.methods.residuals import Debiased
 
 
 @dataclass(frozen=True)

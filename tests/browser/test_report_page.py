@@ -9,7 +9,7 @@ from devtools import Browser, find_chromium
 
 import riskalign as ra
 from riskalign.report import to_html
-from riskalign.summary import summarize
+from riskalign.report.summary import summarize
 
 pytestmark = pytest.mark.skipif(find_chromium() is None, reason="there is no Chromium")
 

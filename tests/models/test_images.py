@@ -8,7 +8,7 @@ from PIL import Image
 from safetensors.torch import save_file
 
 import riskalign as ra
-from riskalign.files import open_predictions
+from riskalign.data.files import open_predictions
 
 MODEL = "timm:test_resnet"
 

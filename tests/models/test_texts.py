@@ -20,7 +20,7 @@ from transformers import (
     RobertaForSequenceClassification,
 )
 
-from riskalign.files import open_predictions
+from riskalign.data.files import open_predictions
 
 WORDS = ["good", "bad", "fine", "awful", "the", "product"]
 SMALL = {"vocab_size": 10, "pad_token_id": 0}

@@ -4,7 +4,7 @@ import pytest
 from experiments.predict.training import FASHION, run
 
 import riskalign as ra
-from riskalign.files import open_predictions
+from riskalign.data.files import open_predictions
 
 CONFIDENCE = 0.99
 pytestmark = pytest.mark.skipif(not FASHION.exists(), reason="needs dataset-fashion-mnist")

@@ -23,10 +23,10 @@ from torchmetrics.functional.classification import (
 )
 
 import riskalign as ra
-from riskalign.baselines.binning import BinMeans
-from riskalign.baselines.smooth_ece import SmoothedResiduals
-from riskalign.losses import L2
-from riskalign.sample import Problem
+from riskalign.data.sample import Problem
+from riskalign.equations.losses import L2
+from riskalign.methods.binning import BinMeans
+from riskalign.methods.smooth_ece import SmoothedResiduals
 
 
 def spread_out(n, n_classes, seed=0):

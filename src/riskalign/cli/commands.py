@@ -13,15 +13,15 @@ import numpy as np
 
 import riskalign
 from riskalign import datasets
-from riskalign.batch_summary import summarize_batches
 from riskalign.cli.output import print_lines, write_whole
 from riskalign.cli.parser import make_parser
 from riskalign.cli.tables import comparison_lines, report_csv, report_json, report_lines
 from riskalign.comparison import compare as compare_models
-from riskalign.files import PredictionFile, open_predictions
+from riskalign.data.files import PredictionFile, open_predictions
+from riskalign.data.validation import as_sample
 from riskalign.report import to_html
-from riskalign.summary import Summary, summarize
-from riskalign.validation import as_sample
+from riskalign.report.batch_summary import summarize_batches
+from riskalign.report.summary import Summary, summarize
 
 DEMO_ROWS = 5_000
 DEMO_CLASSES = ("cat", "dog", "bird", "fish")

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import NoReturn, TypeAlias
 
 import riskalign
-from riskalign.losses import LOSSES
-from riskalign.sample import NOTIONS
+from riskalign.data.sample import NOTIONS
+from riskalign.equations.losses import LOSSES
 
 TOP = """\
 examples:

@@ -10,7 +10,7 @@ import numpy as np
 
 from riskalign.cli.commands import opened
 from riskalign.cli.output import print_lines, write_whole
-from riskalign.files import PredictionFile
+from riskalign.data.files import PredictionFile
 from riskalign.gathering import Rows
 from riskalign.plots import reliability_diagram, reliability_grid
 from riskalign.plots.canvas import pyplot

@@ -13,7 +13,7 @@ import numpy as np
 from riskalign.cli.output import WIDTH, in_columns, shortened
 from riskalign.comparison import Comparison
 from riskalign.report import words
-from riskalign.summary import Summary
+from riskalign.report.summary import Summary
 
 WORST = 5
 """Classes that a terminal shows."""

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from riskalign.arrays import FloatArray
-from riskalign.bandwidth import BandwidthSearch, Curve
+from riskalign.bandwidth.search import BandwidthSearch, Curve
+from riskalign.equations.arrays import FloatArray
 from riskalign.plots.canvas import (
     BLUE,
     GREY,

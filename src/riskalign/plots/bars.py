@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from riskalign.arrays import FloatArray
+from riskalign.equations.arrays import FloatArray
 from riskalign.plots.canvas import (
     BLUE,
     GREY,

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import expit, logit
 
-from riskalign.arrays import FLOOR, BoolArray, FloatArray
+from riskalign.data.sample import Problem, on_simplex
+from riskalign.data.validation import one_of
+from riskalign.equations.arrays import FLOOR, BoolArray, FloatArray
+from riskalign.equations.kernels import DIRICHLET, KERNELS, Kernel
+from riskalign.equations.starts import powered
 from riskalign.estimate import reliability_curve
-from riskalign.kernels import DIRICHLET, KERNELS, Kernel
+from riskalign.methods.curve import ReliabilityCurve
 from riskalign.plots.canvas import GREY, SERIES, SMALL, bare
-from riskalign.reliability import ReliabilityCurve
-from riskalign.sample import Problem, on_simplex
-from riskalign.start import powered
-from riskalign.validation import one_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from riskalign.losses import L2
+from riskalign.data.sample import Problem, Sample, reduce
+from riskalign.data.validation import as_sample, one_of
+from riskalign.equations.losses import L2
 from riskalign.options import make_case
 from riskalign.plots.canvas import axes_for, grid_of_axes
 from riskalign.plots.diagram import Diagram, draw
-from riskalign.sample import Problem, Sample, reduce
-from riskalign.validation import as_sample, one_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

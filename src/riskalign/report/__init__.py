@@ -1,4 +1,4 @@
-"""A report as one HTML page, and the words that it shares with the terminal."""
+"""What a report says of a model, in words and as one HTML page."""
 
 from riskalign.report.page import to_html
 

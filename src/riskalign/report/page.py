@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from riskalign.arrays import FloatArray
-from riskalign.bandwidth import Curve
+from riskalign.bandwidth.search import Curve
+from riskalign.equations.arrays import FloatArray
 from riskalign.report import words
-from riskalign.summary import LINEAR_EDGES, LOGIT_EDGES, LOGIT_END, Diagram, Summary
+from riskalign.report.summary import LINEAR_EDGES, LOGIT_EDGES, LOGIT_END, Diagram, Summary
 
 MINUS = "\u2212"
 
@@ -39,7 +39,7 @@ def to_html(summary: Summary, *, source: str = "", version: str = "") -> str:
     --------
     >>> import riskalign as ra
     >>> from riskalign.report import to_html
-    >>> from riskalign.summary import summarize
+    >>> from riskalign.report.summary import summarize
     >>> data = ra.datasets.temperature(300, 3, seed=0)
     >>> page = to_html(summarize(data.y_true, data.y_prob), source="three classes")
     >>> page.startswith("<!DOCTYPE html>"), "https://" in page

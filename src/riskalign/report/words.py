@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from riskalign.report.summary import Summary
 from riskalign.results import CalibrationResult
 from riskalign.significance import CalibrationTest
-from riskalign.summary import Summary
 
 NOTIONS = {
     "binary": "binary",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from riskalign.kernels import Kernel
-from riskalign.sample import Problem
+from riskalign.data.sample import Problem
+from riskalign.equations.kernels import Kernel
 from riskalign.smoothing.contract import Average, Request, Smoother, Values, always
 from riskalign.smoothing.dense import DenseSmoother
 from riskalign.smoothing.grid import GridSmoother

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol, TypeVar
 
-from riskalign.arrays import FloatArray, IntArray
-from riskalign.sample import Problem
+from riskalign.data.sample import Problem
+from riskalign.equations.arrays import FloatArray, IntArray
 
 T = TypeVar("T")
 

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from riskalign.arrays import FloatArray, IntArray
-from riskalign.kernels import Kernel
-from riskalign.sample import Problem
+from riskalign.data.sample import Problem
+from riskalign.equations.arrays import FloatArray, IntArray
+from riskalign.equations.kernels import Kernel
 from riskalign.smoothing.contract import Average, Reader, Request, T, Values
 from riskalign.smoothing.threads import ordered_map
 from riskalign.smoothing.tiles import Centres

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from riskalign.arrays import FloatArray, IntArray
+from riskalign.equations.arrays import FloatArray, IntArray
 from riskalign.smoothing.sums import Floats
 
 SMALLEST = {4: -85.0, 8: -700.0}

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from riskalign.arrays import FloatArray, IntArray, LabelArray
-from riskalign.kernels import Kernel
-from riskalign.sample import Problem, on_simplex
+from riskalign.data.sample import Problem, on_simplex
+from riskalign.equations.arrays import FloatArray, IntArray, LabelArray
+from riskalign.equations.kernels import Kernel
 from riskalign.smoothing.contract import Average, Reader, Request, T, Values
 from riskalign.smoothing.grid import CHUNK, without_own
 from riskalign.smoothing.masses import MassTable, own_kernel

@@ -8,9 +8,9 @@ from functools import lru_cache
 import numpy as np
 from scipy.sparse import csr_array
 
-from riskalign.arrays import BoolArray, FloatArray, IntArray, as_slice
-from riskalign.kernels import Kernel
-from riskalign.sample import Problem
+from riskalign.data.sample import Problem
+from riskalign.equations.arrays import BoolArray, FloatArray, IntArray, as_slice
+from riskalign.equations.kernels import Kernel
 from riskalign.smoothing.contract import Average, Reader, Request, T, Values
 from riskalign.smoothing.dense import DenseSmoother
 from riskalign.smoothing.masses import MassTable, own_kernel

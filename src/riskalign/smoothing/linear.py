@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse import csr_array
 
-from riskalign.arrays import FloatArray
-from riskalign.kernels import Kernel
-from riskalign.sample import Problem
+from riskalign.data.sample import Problem
+from riskalign.equations.arrays import FloatArray
+from riskalign.equations.kernels import Kernel
 from riskalign.smoothing.masses import MassTable, own_kernel
 
 ISOLATED = 0.02

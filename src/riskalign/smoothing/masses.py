@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from riskalign.arrays import FloatArray
-from riskalign.kernels import Kernel
+from riskalign.equations.arrays import FloatArray
+from riskalign.equations.kernels import Kernel
 from riskalign.smoothing.nodes import Nodes, nodes_at, transfer
 
 LEVEL, LEVELS = 2.0, 9
@@ -33,7 +33,7 @@ class MassTable:
     Examples
     --------
     >>> import numpy as np
-    >>> from riskalign.kernels import DIRICHLET
+    >>> from riskalign.equations.kernels import DIRICHLET
     >>> p, y = np.array([0.1, 0.4, 0.8]), np.array([0.0, 1.0, 1.0])
     >>> values = np.stack([y, np.ones(3)], axis=1)
     >>> whole = MassTable.empty(DIRICHLET, 1e-3, 2).add(p, values)

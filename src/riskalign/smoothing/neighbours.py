@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from riskalign.arrays import BoolArray, FloatArray, IntArray
-from riskalign.kernels import Kernel
-from riskalign.sample import Problem, on_simplex
+from riskalign.data.sample import Problem, on_simplex
+from riskalign.equations.arrays import BoolArray, FloatArray, IntArray
+from riskalign.equations.kernels import Kernel
 from riskalign.smoothing.contract import Average, Values
 from riskalign.smoothing.dense import exact_rows
 

@@ -7,9 +7,9 @@ from functools import lru_cache
 import numpy as np
 from scipy.sparse import csr_array
 
-from riskalign.arrays import FLOOR, FloatArray
-from riskalign.kernels import Kernel
-from riskalign.sample import on_simplex
+from riskalign.data.sample import on_simplex
+from riskalign.equations.arrays import FLOOR, FloatArray
+from riskalign.equations.kernels import Kernel
 
 SPACING = 0.22
 """Distance of neighbouring nodes in units of the kernel's width."""

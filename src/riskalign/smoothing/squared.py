@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from riskalign.arrays import FloatArray
-from riskalign.kernels import Kernel
+from riskalign.equations.arrays import FloatArray
+from riskalign.equations.kernels import Kernel
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from riskalign.arrays import FloatArray, IntArray
+from riskalign.equations.arrays import FloatArray, IntArray
 
 Floats = npt.NDArray[np.floating[Any]]
 

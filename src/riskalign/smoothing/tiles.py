@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from riskalign.arrays import FloatArray, IntArray
-from riskalign.kernels import Kernel
-from riskalign.sample import Problem
+from riskalign.data.sample import Problem
+from riskalign.equations.arrays import FloatArray, IntArray
+from riskalign.equations.kernels import Kernel
 from riskalign.smoothing.contract import Average
 from riskalign.smoothing.families import SMALLEST, Bandwidth, Chain, Family, Step, make_families
 from riskalign.smoothing.sums import ColumnSums, Floats, LabelSums, Order, Sums, by_class, labels_in

@@ -1,0 +1,275 @@
+"""A file of predictions and labels, whatever its format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from riskalign.data.files.arrays import archive_array, archive_keys, single_array
+from riskalign.data.files.columns import Layout, find_label, find_layout
+from riskalign.data.files.labels import Coding, Spellings, UnknownLabelError
+from riskalign.data.files.parquet import ParquetTable
+from riskalign.data.files.tables import CsvTable, JsonLinesTable, Table
+from riskalign.equations.arrays import FloatArray, IntArray
+
+TABLES: dict[str, Callable[[Path], Table]] = {
+    ".csv": CsvTable,
+    ".tsv": CsvTable,
+    ".jsonl": JsonLinesTable,
+    ".parquet": ParquetTable,
+}
+FORMATS = ".csv, .parquet, .npz, .npy or .jsonl"
+LARGE = 4_000_000
+"""Numbers above which a file is read in batches: held, they take 32 MB, and estimating a class-wise
+error thirty times that; in batches its memory does not grow, and it takes a third of the time."""
+
+NO_TEXT = "this is not text in UTF-8. Save it as UTF-8."
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What a file holds, or a batch of it.
+
+    Attributes
+    ----------
+    labels : (n,), class numbers; where only the predicted class's probability is known,
+        whether the prediction was right
+    scores : (n,) or (n, K), probabilities or logits
+    classes : names, None where the file has none
+    """
+
+    labels: IntArray
+    scores: FloatArray
+    classes: tuple[str, ...] | None
+
+    @property
+    def y_true(self) -> npt.NDArray[Any]:
+        """Labels in the form that `calibration_error` takes beside `classes`."""
+        if self.classes is None:
+            return self.labels
+        return np.array(self.classes, dtype=object)[self.labels]
+
+
+class PredictionFile:
+    """A file of predictions: which columns it has, and its rows, in batches or at once.
+
+    Attributes
+    ----------
+    path : the file
+    from_logits : whether scores are logits
+    top_label : whether only the predicted class's probability is known
+    description : what was taken from where, in words
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        table: Table,
+        layout: Layout,
+        classes: Sequence[str] | None,
+    ) -> None:
+        self.path = path
+        self.from_logits = layout.from_logits
+        self.top_label = layout.predicted is not None
+        self.description = str(layout)
+        self._table = table
+        self._layout = layout
+        self._classes = tuple(classes) if classes else layout.names
+
+    @cached_property
+    def is_large(self) -> bool:
+        """Whether the rows are better read in batches than held."""
+        return self._table.cells(self._layout.scores) > LARGE
+
+    @property
+    def classes(self) -> tuple[str, ...] | None:
+        """Names of the classes, None where the file has none."""
+        return None if self.top_label else self._classes
+
+    def __iter__(self) -> Iterator[tuple[npt.NDArray[Any], FloatArray]]:
+        """Pairs (y_true, y_prob), batch by batch; begins anew each time."""
+        for part in self.batches():
+            yield part.y_true, part.scores
+
+    def batches(self) -> Iterator[Predictions]:
+        """The rows, some at a time; may be called again."""
+        layout = self._layout
+        words = [layout.label] if layout.predicted is None else [layout.label, layout.predicted]
+        coding, spellings, first = None, Spellings(), 0
+        try:
+            for texts, numbers in self._table.batches(words, layout.scores):
+                scores = numbers[:, 0] if numbers.shape[1] == 1 else numbers
+                if self.top_label:
+                    truth, predicted = ([spellings[word] for word in column] for column in texts)
+                    right = [a == b for a, b in zip(truth, predicted, strict=True)]
+                    yield Predictions(np.array(right, dtype=np.intp), scores, None)
+                else:
+                    coding = coding or self._coding(numbers.shape[1])
+                    yield Predictions(self._numbers(coding, texts[0], first), scores, self._classes)
+                first += len(numbers)
+        except UnicodeDecodeError:
+            raise _in_file(self.path, ValueError(NO_TEXT)) from None
+        except ValueError as error:
+            raise _in_file(self.path, error) from None
+
+    def _coding(self, width: int) -> Coding:
+        n_classes = 2 if width == 1 else width
+        if self._classes is not None and len(self._classes) != n_classes:
+            raise ValueError(
+                f"there are predictions for {n_classes} classes, but {len(self._classes)} names: "
+                f"{', '.join(self._classes[:8])}. Give one name a class with --classes"
+                f"{' (the negative class, then the positive)' if width == 1 else ''}."
+            )
+        return Coding(n_classes, self._classes)
+
+    def _numbers(self, coding: Coding, labels: list[object], first: int) -> IntArray:
+        try:
+            return coding.numbers(labels)
+        except UnknownLabelError as error:
+            row = next(i for i, label in enumerate(labels) if label is error.label)
+            place = self._table.place(first + row)
+            raise ValueError(f"{place}, {self._layout.label!r}: {error}") from None
+
+    def read(self) -> Predictions:
+        """All rows at once."""
+        parts = list(self.batches())
+        if not parts:
+            raise ValueError(f"{self.path}: there are no rows of predictions.")
+        return Predictions(
+            np.concatenate([part.labels for part in parts]),
+            np.concatenate([part.scores for part in parts]),
+            parts[0].classes,
+        )
+
+
+def open_predictions(
+    path: str | Path,
+    *,
+    label: str | None = None,
+    probs: str | None = None,
+    labels: str | Path | None = None,
+    logits: bool = False,
+    classes: Sequence[str] | None = None,
+) -> PredictionFile:
+    r"""Find the labels and predictions of a file; rows are read later.
+
+    Parameters
+    ----------
+    path : a .csv, .tsv, .parquet, .npz, .npy or .jsonl file
+    label, probs : columns (keys of an archive) whose names do not tell what they hold
+    labels : the file of labels beside an .npy file of predictions
+    logits : predictions are logits; so are those under names that begin with "logit"
+    classes : names of the classes, in the order of the predictions
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "predictions.csv"
+    ...     _ = path.write_text("target,p_cat,p_dog\ndog,0.2,0.8\ncat,0.6,0.4\n")
+    ...     found = open_predictions(path).read()
+    >>> found.labels.tolist(), found.classes
+    ([1, 0], ('cat', 'dog'))
+    """
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: no such file.")
+    try:
+        table, layout = _open(path, label, probs, labels, logits)
+    except UnicodeDecodeError:
+        raise _in_file(path, ValueError(NO_TEXT)) from None
+    except ValueError as error:
+        raise _in_file(path, error) from None
+    return PredictionFile(path, table, layout, classes)
+
+
+def _open(
+    path: Path, label: str | None, probs: str | None, labels: str | Path | None, logits: bool
+) -> tuple[Table, Layout]:
+    kind = path.suffix.lower()
+    if kind == ".npy":
+        if labels is None:
+            raise ValueError("an .npy file holds predictions alone; give --labels FILE.")
+        return _single(path, Path(labels), label, logits)
+    if labels is not None:
+        raise ValueError(f"--labels is for .npy files; name the labels of a {kind} with --label.")
+    if kind == ".npz":
+        keys = archive_keys(path)
+        layout = find_layout(keys, label=label, probs=probs, logits=logits, noun="key")
+        return _ArrayTable({key: archive_array(path, key) for key in layout.needed}), layout
+    if kind not in TABLES:
+        raise ValueError(f"files end in {FORMATS}; found {kind or 'no ending'!r}.")
+    table = TABLES[kind](path)
+    return table, find_layout(table.columns, label=label, probs=probs, logits=logits)
+
+
+def _single(path: Path, labels: Path, label: str | None, logits: bool) -> tuple[Table, Layout]:
+    """Predictions in an .npy file, labels in another file of any format."""
+    scores = single_array(path)
+    truth = single_array(labels) if labels.suffix == ".npy" else _label_column(labels, label)
+    layout = Layout(labels.name, (path.name,), from_logits=logits)
+    return _ArrayTable({labels.name: truth, path.name: scores}), layout
+
+
+def _label_column(path: Path, label: str | None) -> npt.NDArray[Any]:
+    """The labels of a table."""
+    kind = path.suffix.lower()
+    if kind not in TABLES:
+        raise ValueError(f"--labels takes .npy, .csv, .parquet or .jsonl files; found {path.name}.")
+    table = TABLES[kind](path)
+    name = find_label(table.columns, label)
+    parts = [words for (words,), _ in table.batches([name], [])]
+    return np.array([word for part in parts for word in part], dtype=object)
+
+
+class _ArrayTable:
+    """Arrays by name, as a table."""
+
+    def __init__(self, arrays: dict[str, npt.NDArray[Any]]) -> None:
+        lengths = {name: len(np.atleast_1d(array)) for name, array in arrays.items()}
+        if len(set(lengths.values())) > 1:
+            listed = ", ".join(f"{name!r} has {length:,}" for name, length in lengths.items())
+            raise ValueError(f"the arrays must have one row a sample each: {listed}.")
+        self._arrays = arrays
+        self.columns = list(arrays)
+
+    def cells(self, numbers: Sequence[str]) -> int:
+        return sum(self._arrays[name].size for name in numbers)
+
+    def batches(
+        self, words: Sequence[str], numbers: Sequence[str]
+    ) -> Iterator[tuple[list[list[object]], FloatArray]]:
+        texts: list[list[object]] = []
+        for name in words:
+            if self._arrays[name].ndim != 1:
+                raise ValueError(
+                    f"{name!r} must have one label a row; found shape {self._arrays[name].shape}. "
+                    "Store the class numbers (the argmax of one-hot rows)."
+                )
+            texts.append(self._arrays[name].tolist())
+        columns = [self._numbers(name) for name in numbers]
+        yield texts, columns[0] if len(columns) == 1 else np.column_stack(columns)
+
+    def _numbers(self, name: str) -> FloatArray:
+        array = self._arrays[name]
+        if array.ndim not in (1, 2) or array.dtype.kind not in "fiub":
+            raise ValueError(
+                f"{name!r} must hold numbers, (n,) or (n, K); found {array.dtype} of shape "
+                f"{array.shape}."
+            )
+        values: FloatArray = array.astype(np.float64, copy=False).reshape(len(array), -1)
+        return values
+
+    def place(self, row: int) -> str:
+        return f"row {row}"
+
+
+def _in_file(path: Path, error: ValueError) -> ValueError:
+    return ValueError(f"{path}: {error}")

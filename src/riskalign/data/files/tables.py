@@ -1,0 +1,225 @@
+"""Tables of text, read in batches: comma-separated values, and a JSON object a line."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, islice
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, Protocol, TextIO
+
+import numpy as np
+
+from riskalign.equations.arrays import FloatArray
+
+BATCH = 20_000
+"""Rows of text held at once."""
+
+LONGEST_LINE = 16_000_000
+"""Letters of a line of JSON: a thousand classes with all their digits take 25,000."""
+
+LETTERS = 8
+"""Letters that a number and what separates it take, by rule of thumb."""
+
+DELIMITERS = ",;\t|"
+
+Batch = tuple[list[list[object]], FloatArray]
+"""Columns of words, and numbers ``(b, m)``."""
+
+
+class Table(Protocol):
+    """A file of named columns that can be read again and again, some rows at a time."""
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """Names of the columns."""
+
+    def batches(self, words: Sequence[str], numbers: Sequence[str]) -> Iterator[Batch]:
+        """Columns as they are, and columns as numbers (a single one may hold lists)."""
+
+    def cells(self, numbers: Sequence[str]) -> int:
+        """About how many numbers the columns hold."""
+
+    def place(self, row: int) -> str:
+        """Where a row is found, for people."""
+
+
+class CsvTable:
+    """Comma-separated values (or semicolons, tabs, bars) under a line of names."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with self._open() as file:
+            first = file.readline()
+        if not first.strip():
+            raise ValueError("the file is empty. A first line with the names of columns is needed.")
+        self._delimiter = max(DELIMITERS, key=first.count)
+        with self._open() as file:
+            self.columns = [name.strip() for name in next(self._rows(file))]
+
+    def _open(self) -> TextIO:
+        return self._path.open(encoding="utf-8-sig", newline="")
+
+    def _rows(self, file: TextIO) -> Iterator[list[str]]:
+        """Rows that are not blank."""
+        return filter(None, csv.reader(file, delimiter=self._delimiter))
+
+    def batches(self, words: Sequence[str], numbers: Sequence[str]) -> Iterator[Batch]:
+        """See `Table.batches`."""
+        word_columns = [self.columns.index(name) for name in words]
+        number_columns = [self.columns.index(name) for name in numbers]
+        with self._open() as file:
+            rows = self._rows(file)
+            next(rows)
+            first = 0
+            while batch := self._next_rows(rows, first):
+                texts: list[list[object]] = [[row[i] for row in batch] for i in word_columns]
+                yield texts, self._numbers(batch, number_columns, first)
+                first += len(batch)
+
+    def _next_rows(self, rows: Iterator[list[str]], first: int) -> list[list[str]]:
+        try:
+            batch = list(islice(rows, BATCH))
+        except csv.Error as error:
+            raise ValueError(f"the text cannot be split into columns: {error}.") from None
+        width = len(self.columns)
+        if any(len(row) != width for row in batch):
+            bad = next(i for i, row in enumerate(batch) if len(row) != width)
+            raise ValueError(
+                f"{self.place(first + bad)} has {len(batch[bad])} columns, the first line has "
+                f"{width}. Mend the line, or quote values that contain {self._delimiter!r}."
+            )
+        return batch
+
+    def _numbers(self, batch: list[list[str]], columns: list[int], first: int) -> FloatArray:
+        if not columns:
+            return np.empty((len(batch), 0))
+        pick: Callable[[list[str]], Sequence[str]] = itemgetter(*columns, columns[0])
+        cells = chain.from_iterable(pick(row)[:-1] for row in batch)  # a tuple, even of one
+        try:
+            values = np.fromiter(map(float, cells), dtype=np.float64)
+        except ValueError:
+            row, column = next(
+                (i, k) for i, row in enumerate(batch) for k in columns if not _is_number(row[k])
+            )
+            raise ValueError(
+                f"{self.place(first + row)}, column {self.columns[column]!r}: "
+                f"{_short(batch[row][column])} is not a number. Mend it or drop the row."
+            ) from None
+        return values.reshape(len(batch), len(columns))
+
+    def cells(self, numbers: Sequence[str]) -> int:
+        """See `Table.cells`; by the size of the file."""
+        return self._path.stat().st_size // LETTERS
+
+    def place(self, row: int) -> str:
+        """See `Table.place`; the file is read again, since values may span lines."""
+        with self._open() as file:
+            reader = csv.reader(file, delimiter=self._delimiter)
+            rows = filter(None, reader)
+            for _ in islice(rows, row + 2):
+                pass
+            return f"line {reader.line_num}"
+
+
+class JsonLinesTable:
+    """A JSON object a line; predictions are numbers under several keys, or a list under one."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        first = next(self._objects(), None)
+        if first is None:
+            raise ValueError("the file is empty. A JSON object a line is needed.")
+        self.columns = list(first[1])
+
+    def _objects(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Line numbers and objects of lines that are not blank."""
+        with self._path.open(encoding="utf-8-sig") as file:
+            lines = iter(lambda: file.readline(LONGEST_LINE), "")
+            for number, line in enumerate(lines, start=1):
+                if not line.strip():
+                    continue
+                try:
+                    found = json.loads(line)
+                except (ValueError, RecursionError):
+                    found = None
+                if not isinstance(found, dict):
+                    what = f"line {number} is no JSON object: {_short(line.strip())}."
+                    example = '{"label": 1, "probs": [0.2, 0.8]}'
+                    raise ValueError(f"{what} Each line must look like {example}.")  # noqa: TRY004
+                yield number, found
+
+    def batches(self, words: Sequence[str], numbers: Sequence[str]) -> Iterator[Batch]:
+        """See `Table.batches`."""
+        objects, width = self._objects(), None
+        while batch := list(islice(objects, BATCH)):
+            texts: list[list[object]] = [
+                [self._value(number, found, name) for number, found in batch] for name in words
+            ]
+            rows = [self._row(found, numbers) for _, found in batch]
+            width = width or len(rows[0])
+            yield texts, self._numbers(batch, rows, numbers, width)
+
+    @staticmethod
+    def _value(number: int, found: dict[str, Any], name: str) -> object:
+        value = found.get(name)
+        if value is None or isinstance(value, list | dict):
+            what = "is missing" if value is None else f"holds {_short(json.dumps(value))}"
+            raise ValueError(f"line {number}: {name!r} {what}. Mend it or drop the line.")
+        return value
+
+    @staticmethod
+    def _row(found: dict[str, Any], names: Sequence[str]) -> list[Any]:
+        if len(names) == 1 and isinstance(found.get(names[0]), list):
+            listed: list[Any] = found[names[0]]
+            return listed
+        return [found.get(name) for name in names]
+
+    @staticmethod
+    def _numbers(
+        batch: list[tuple[int, dict[str, Any]]],
+        rows: list[list[Any]],
+        names: Sequence[str],
+        width: int,
+    ) -> FloatArray:
+        try:
+            array = np.array(rows)
+            if array.dtype.kind in "fiu" and array.shape[1:] == (width,):
+                return array.astype(np.float64)
+        except ValueError:
+            pass  # rows of different lengths
+        bad = next(i for i, row in enumerate(rows) if len(row) != width or not _all_numbers(row))
+        found = _short(json.dumps(rows[bad]))
+        expected = "a number" if width == 1 else f"{width} numbers"
+        raise ValueError(
+            f"line {batch[bad][0]}: {', '.join(names[:3])} must hold {expected}; found {found}. "
+            "Mend the line or drop it."
+        )
+
+    def cells(self, numbers: Sequence[str]) -> int:
+        """See `Table.cells`; by the size of the file."""
+        return self._path.stat().st_size // LETTERS
+
+    def place(self, row: int) -> str:
+        """See `Table.place`."""
+        number, _ = next(islice(self._objects(), row, None))
+        return f"line {number}"
+
+
+def _all_numbers(row: list[Any]) -> bool:
+    kinds = {np.array(value).dtype.kind for value in row}  # integers beyond 64 bits are objects
+    return kinds <= {"f", "i", "u"} and not any(isinstance(value, list) for value in row)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 40 else text[:37] + "...")

@@ -1,0 +1,1 @@
+"""The equations: arrays in, arrays out."""

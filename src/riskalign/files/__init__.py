@@ -1,5 +1,0 @@
-"""Predictions in files: tables and arrays, their columns found by name."""
-
-from riskalign.files.predictions import PredictionFile, Predictions, open_predictions
-
-__all__ = ["PredictionFile", "Predictions", "open_predictions"]

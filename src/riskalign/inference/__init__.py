@@ -1,0 +1,1 @@
+"""How far chance moves an estimate: its variance, and intervals."""

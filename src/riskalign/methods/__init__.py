@@ -1,0 +1,44 @@
+"""Methods of estimation, one module each, and which of them serve a notion and a loss."""
+
+from __future__ import annotations
+
+from riskalign.equations.losses import ProperLoss
+from riskalign.methods.always_zero import AlwaysZero
+from riskalign.methods.binning import EqualMassBins, EqualWidthBins
+from riskalign.methods.method import KernelSmoother, Method
+from riskalign.methods.ridge import KernelRidge
+from riskalign.methods.simplex_bins import SimplexBins
+from riskalign.methods.smooth_ece import SmoothECE
+
+__all__ = [
+    "AlwaysZero",
+    "EqualMassBins",
+    "EqualWidthBins",
+    "KernelRidge",
+    "SimplexBins",
+    "SmoothECE",
+    "check_scope",
+]
+
+EVERY: tuple[Method | KernelSmoother, ...] = (
+    KernelSmoother(),
+    EqualWidthBins(15),
+    EqualMassBins(15),
+    SimplexBins(10),
+    KernelRidge(),
+    SmoothECE(),
+    AlwaysZero(),
+)
+"""One of each, to tell which methods serve a combination of notion and loss."""
+
+
+def check_scope(method: Method | KernelSmoother, notion: str, loss: ProperLoss) -> None:
+    """Refuse a combination that has no meaning, and say which have one."""
+    if method.scope.covers(notion, loss):
+        return
+    others = [type(other).__name__ for other in EVERY if other.scope.covers(notion, loss)]
+    raise ValueError(
+        f"`method={method!r}` has no meaning for notion={notion!r} with loss={loss.name!r}. It "
+        f"takes {method.scope}. Methods for notion={notion!r} with loss={loss.name!r}: "
+        f"{', '.join(others)}."
+    )
