@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING, Any
 
 from riskalign import datasets, plots
 from riskalign.bandwidth.search import BandwidthSearch
-from riskalign.comparison import Comparison, compare
 from riskalign.equations.losses import ProperLoss
 from riskalign.estimate import calibration_error, reliability_curve, select_bandwidth
 from riskalign.methods import (
@@ -12,13 +11,13 @@ from riskalign.methods import (
     EqualMassBins,
     EqualWidthBins,
     KernelRidge,
+    KernelSmoother,
     SimplexBins,
     SmoothECE,
 )
 from riskalign.methods.curve import ReliabilityCurve
-from riskalign.methods.method import KernelSmoother
 from riskalign.results import CalibrationResult
-from riskalign.significance import CalibrationTest, calibration_test
+from riskalign.testing import CalibrationTest, Comparison, calibration_test, compare
 
 if TYPE_CHECKING:
     from riskalign.sklearn import KernelCalibrator as KernelCalibrator

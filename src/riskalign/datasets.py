@@ -9,7 +9,9 @@ from functools import cached_property
 import numpy as np
 from scipy.special import softmax
 
-from riskalign.data.sample import NOTIONS, Sample, on_simplex, reduce
+from riskalign.data.notions import NOTIONS, Notion
+from riskalign.data.sample import Sample
+from riskalign.equations.simplex import on_simplex
 from riskalign.data.validation import one_of
 from riskalign.equations.arrays import FloatArray, IntArray, floored_log
 from riskalign.equations.losses import LOSSES, ProperLoss
@@ -69,22 +71,19 @@ class SyntheticData:
         >>> bool(abs(joint - 0.00433) < 0.0001)
         True
         """
-        one_of("notion", notion, NOTIONS)
+        asked = NOTIONS[one_of("notion", notion, NOTIONS)]
+        asked.check(self.y_prob.shape[1])
         one_of("given", given, ("joint", "marginal"))
-        if notion == "binary" and self.y_prob.shape[1] != 2:
-            raise ValueError(
-                f"`notion='binary'` needs two classes; this data has {self.y_prob.shape[1]}."
-            )
         loss = LOSSES[one_of("loss", loss, LOSSES)] if isinstance(loss, str) else loss
         reference = None
-        if given == "marginal" and notion != "canonical":
+        if given == "marginal" and not asked.joint:
             reference = self._pool
         total = 0.0
-        problems = reduce(_as_sample(self.conditional, self.y_prob, self.y_true), notion, loss)
+        problems = asked.problems(_as_sample(self.y_prob, self.y_true), loss)
         for k, problem in enumerate(problems):
-            R = _reduced_truth(self.conditional, self.y_prob, notion, k)
+            R = asked.truth(self.conditional, self.y_prob, k)
             if reference is not None:
-                R = _given_own(reference, problem.predictions, notion, k)
+                R = _given_own(reference, problem.predictions, asked, k)
             terms = decompose(problem.loss, problem.points, problem.labels, on_simplex(R))
             total += float(terms.plugin.mean())
         return total
@@ -95,31 +94,21 @@ class SyntheticData:
         return self.draw(POOL, np.random.default_rng(0))
 
 
-def _as_sample(R: FloatArray, f: FloatArray, y: IntArray) -> Sample:
+def _as_sample(f: FloatArray, y: IntArray) -> Sample:
     return Sample(f, y, np.ones(len(f)), tuple(str(k) for k in range(f.shape[1])))
 
 
-def _reduced_truth(R: FloatArray, f: FloatArray, notion: str, k: int) -> FloatArray:
-    """The true probability of what the k-th problem of a notion predicts."""
-    if notion == "canonical":
-        return R
-    if notion == "top-label":
-        return np.take_along_axis(R, np.argmax(f, axis=1)[:, None], axis=1)[:, 0]
-    column: FloatArray = R[:, 1 if notion == "binary" else k]
-    return column
-
-
 def _given_own(
-    reference: tuple[FloatArray, FloatArray], p: FloatArray, notion: str, k: int
+    reference: tuple[FloatArray, FloatArray], p: FloatArray, notion: Notion, k: int
 ) -> FloatArray:
     """E[y | p] at p, from the pool: means of neighbours, joined by straight lines."""
     pool_R, pool_f = reference
-    x = _reduced_truth(pool_f, pool_f, notion, k)
+    x = notion.truth(pool_f, pool_f, k)
     order = np.argsort(x)
     usable = len(order) // PER_BIN * PER_BIN
     means = [
         v[order][:usable].reshape(-1, PER_BIN).mean(axis=1)
-        for v in (x, _reduced_truth(pool_R, pool_f, notion, k))
+        for v in (x, notion.truth(pool_R, pool_f, k))
     ]
     # interpolate the correction R - p, not R: it is the smaller and the flatter of the two
     correction = np.interp(p, means[0], means[1] - means[0])

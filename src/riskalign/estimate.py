@@ -1,41 +1,40 @@
-"""From predictions and labels to a calibration error: the one place that composes."""
+"""From predictions and labels to a calibration error: check, dispatch, return."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from riskalign.bandwidth.coordinates import Choice
-from riskalign.bandwidth.search import CRITERIA, BandwidthSearch
-from riskalign.composition import Case, by_method, overconfidence
+from riskalign.bandwidth.search import (
+    CRITERIA,
+    Bandwidth,
+    BandwidthSearch,
+    Candidates,
+    search_bandwidth,
+)
+from riskalign.compose import compose, conditional_of
+from riskalign.data.case import Case
 from riskalign.data.validation import as_sample, one_of
-from riskalign.debiasing import DEBIASED, by_residuals, found_by
-from riskalign.equations.arrays import FloatArray, IntArray, as_slice
+from riskalign.equations.arrays import FloatArray, IntArray
+from riskalign.equations.kernels import KERNELS
 from riskalign.equations.losses import ProperLoss
-from riskalign.equations.starts import STARTS, Start
-from riskalign.equations.terms import ESTIMATORS, Terms, decompose
-from riskalign.inference.interval import Fit
-from riskalign.methods import check_scope
-from riskalign.methods.curve import ReliabilityCurve, curve_of_labels, curve_of_residuals
-from riskalign.methods.method import Bandwidth, Candidates, KernelSmoother, Method, norm_of
-from riskalign.methods.recalibration import align, choose_by_risk
-from riskalign.methods.residuals import debiased
+from riskalign.equations.starts import STARTS
+from riskalign.inference.interval import Chance
+from riskalign.inference.null import Model
+from riskalign.methods import KernelSmoother, check_scope
+from riskalign.methods.curve import ReliabilityCurve, curve_of
+from riskalign.methods.kernel import DEBIASED
+from riskalign.methods.method import Method, Outcome
 from riskalign.options import (
-    Setup,
     check_confidence,
     choose_method,
-    default_notion,
+    engine_of,
     grid_points,
     make_case,
-    make_setup,
-    resolve_bandwidth,
-    search_bandwidth,
-    smoothing_choices,
 )
-from riskalign.progress import track
-from riskalign.results import CalibrationResult
-from riskalign.smoothing import Average
+from riskalign.results import CalibrationResult, Interval
+from riskalign.smoothing import read_at
 
 
 def calibration_error(
@@ -44,7 +43,7 @@ def calibration_error(
     *,
     notion: str | None = None,
     loss: str | ProperLoss = "l2",
-    method: Method | KernelSmoother | None = None,
+    method: Method | None = None,
     estimator: str = DEBIASED,
     bandwidth: Bandwidth | None = None,
     kernel: str = "dirichlet",
@@ -58,6 +57,7 @@ def calibration_error(
     ignore_index: int | None = None,
     classes: Sequence[object] | None = None,
     engine: str = "auto",
+    seed: int = 0,
     progress: bool | None = None,
 ) -> CalibrationResult:
     """Estimate how far predicted probabilities are from the frequencies they promise.
@@ -123,6 +123,9 @@ def calibration_error(
     engine : {"auto", "exact", "grid"}
         "exact" sums over all pairs in float64; "grid" interpolates sums between nodes, for
         problems made from one probability, in O(n). "auto" chooses by structure.
+    seed : int
+        Seed of the label sets that are drawn for the interval. They depend on the data beside
+        it, not on the order of the rows.
     progress : bool, optional
         Show a progress bar; by default on a terminal.
 
@@ -155,19 +158,8 @@ def calibration_error(
     )
     options = KernelSmoother(bandwidth, kernel, estimator, candidates, power, start)
     chosen = choose_method(method, options, engine)
-    case = make_case(sample, default_notion(notion, y_prob), loss)
-    check_scope(chosen, case.notion, case.loss)
-    check_confidence(confidence, chosen)
-    if not isinstance(chosen, KernelSmoother):
-        return by_method(case, chosen)
-    one_of("estimator", chosen.estimator, (*ESTIMATORS, DEBIASED))
-    one_of("start", chosen.start, STARTS)
-    if chosen.estimator == DEBIASED and chosen.norm is None:
-        fit, found = fit_debiased(case, chosen, engine, progress)
-        return by_residuals(case, fit, found, confidence)
-    setup = make_setup(case, chosen.kernel, engine, progress)
-    bandwidths, search = resolve_bandwidth(setup, chosen.bandwidth, chosen.candidates, chosen.power)
-    return _estimate(setup, bandwidths, search, chosen)
+    case = make_case(sample, notion, loss)
+    return error_of(case, chosen, confidence, engine=engine, seed=seed, progress=progress)
 
 
 def select_bandwidth(
@@ -217,9 +209,17 @@ def select_bandwidth(
         ignore_index=ignore_index,
         classes=classes,
     )
-    case = make_case(sample, default_notion(notion, y_prob), loss)
-    setup = make_setup(case, kernel, engine, progress)
-    return search_bandwidth(setup, one_of("criterion", criterion, CRITERIA), candidates, power)
+    case = make_case(sample, notion, loss)
+    return search_bandwidth(
+        case.problems,
+        KERNELS[one_of("kernel", kernel, KERNELS)],
+        one_of("criterion", criterion, CRITERIA),
+        per_class=case.notion.per_class,
+        candidates=candidates,
+        power=power,
+        engine=engine_of(engine),
+        progress=progress,
+    )
 
 
 def reliability_curve(
@@ -275,112 +275,66 @@ def reliability_curve(
         ignore_index=ignore_index,
         classes=classes,
     )
-    case = make_case(sample, default_notion(notion, y_prob), loss)
-    setup = make_setup(case, kernel, engine, progress)
-    points = grid_points(grid, setup)
-    one_of("start", start, STARTS)
-    if one_of("estimator", estimator, (*ESTIMATORS, DEBIASED)) == DEBIASED:
-        options = KernelSmoother(bandwidth, kernel, estimator, candidates, power, start)
-        choices = _curve_choices(setup, options, engine)
-        return curve_of_residuals(case, points, setup.kernel, engine, start, choices)
-    bandwidths, _ = resolve_bandwidth(setup, bandwidth, candidates, power)
-    choices = [Choice(h) for h in bandwidths.tolist()]
-    return curve_of_labels(case, points, setup.kernel, engine, choices)
+    case = make_case(sample, notion, loss)
+    method = KernelSmoother(bandwidth, kernel, estimator, candidates, power, start)
+    method.check(len(case.problems), case.notion.name)
+    points = grid_points(grid, case.notion, case.problems[0].n_classes)
+    return curve_of(case, method, points, engine_of(engine), progress)
 
 
-def _estimate(
-    setup: Setup, bandwidths: FloatArray, search: BandwidthSearch | None, method: KernelSmoother
+def error_of(
+    case: Case,
+    method: Method,
+    confidence: float | None = None,
+    *,
+    engine: str = "auto",
+    seed: int = 0,
+    progress: bool | None = None,
+    places: IntArray | None = None,
 ) -> CalibrationResult:
-    weights = setup.sample.weights / setup.sample.weights.sum()
-    totals = np.zeros((4, len(setup.problems)))
-    conditional = np.empty((len(weights), setup.n_columns))
-
-    def rows_of(k: int, rows: IntArray) -> Callable[[Average], tuple[FloatArray, Terms]]:
-        part = setup.problems[k].take(as_slice(rows))
-        return lambda average: (
-            average.mean,
-            decompose(part.loss, part.points, part.labels, average.mean),
-        )
-
-    requests = list(enumerate(bandwidths.tolist()))
-    tiles = setup.smoother.each(requests, rows_of)
-    steps = ((len(tile[1]), tile) for tile in tiles)
-    total = len(weights) * len(requests)
-    for k, rows, (R, terms) in track(steps, total, "estimate", setup.progress):
-        parts = (
-            getattr(terms, method.estimator),
-            terms.risk,
-            terms.refinement,
-            terms.reconstructed_risk,
-        )
-        totals[:, k] += [weights[rows] @ part for part in parts]
-        if setup.problems[k].predictions.ndim == 1:
-            conditional[rows, k] = R[:, 1]
-        else:
-            conditional[rows] = R
-
-    value, risk, refinement, reconstructed = totals.sum(axis=1).tolist()
-    if method.norm is not None:
-        value = norm_of(conditional[:, 0] - setup.problems[0].predictions, weights, method.norm)
-    return CalibrationResult(
-        value=value,
-        risk=risk,
-        refinement=refinement,
-        reconstructed_risk=reconstructed,
-        bandwidth=setup.shown_bandwidth(bandwidths),
-        per_class=totals[0] if setup.notion == "classwise" else None,
-        search=search,
-        overconfidence=overconfidence(setup, conditional),
-        conditional=conditional[:, 0] if setup.single else conditional,
-        notion=setup.notion,
-        loss=setup.loss.name,
-        estimator=method.estimator if method.norm is None else None,
-        kernel=setup.kernel.name,
-        definition=_definition(setup, method),
-        classes=setup.sample.classes,
-        n_samples=len(weights),
-        method="KernelSmoother",
-        norm=method.norm,
+    """The calibration error of a case, with its interval if a confidence is given."""
+    check_scope(method, case.notion.name, case.loss)
+    check_confidence(confidence, method)
+    if isinstance(method, KernelSmoother):
+        method.check(len(case.problems), case.notion.name)
+    outcome = method.outcome(case, engine_of(engine), progress)
+    interval = None
+    if confidence is not None and isinstance(method, KernelSmoother):
+        interval = interval_of(case, method, outcome, confidence, engine, seed)
+    return compose(
+        case, method, outcome, interval, lambda: conditional_of(case, method, outcome, places)
     )
 
 
-def fit_debiased(
-    case: Case, method: KernelSmoother, engine: str, progress: bool | None
-) -> tuple[Fit, BandwidthSearch | None]:
-    """The debiased estimates of a case, and the search that found their bandwidths."""
-    setup = make_setup(case, method.kernel, engine, progress)
-    choices, candidates, search = smoothing_choices(setup, method)
-    estimates, parts = debiased(
-        case.problems, setup.kernel, engine, method.start, choices, candidates, progress
-    )
-    fit = Fit(
+def interval_of(
+    case: Case, method: KernelSmoother, outcome: Outcome, confidence: float, engine: str, seed: int
+) -> Interval:
+    """The interval of a debiased error."""
+    assert outcome.residuals is not None
+    chance = Chance.of(model_of(case, method, outcome, engine), outcome.residuals, case.n_samples, seed)
+    value = float(np.sum([estimate.value for estimate in outcome.estimates]))
+    return Interval(chance.standard_error(value), chance.interval(value, confidence), confidence)
+
+
+def model_of(case: Case, method: KernelSmoother, outcome: Outcome, engine: str) -> Model:
+    """What intervals and comparisons need to know of a debiased estimate."""
+    assert outcome.residuals is not None
+    return Model(
         case.sample,
         case.notion,
         case.loss,
-        case.problems,
-        estimates,
-        parts,
-        setup.kernel,
+        KERNELS[method.kernel],
         engine,
-        method.start,
+        STARTS[method.start],
+        [each.tunings for each in outcome.residuals],
     )
-    return fit, search or found_by(estimates, case.notion == "classwise")
 
 
-def _curve_choices(setup: Setup, method: KernelSmoother, engine: str) -> list[Choice]:
-    """How the residuals of a curve are smoothed: as asked for, or by risk alignment."""
-    if method.bandwidth is None and method.candidates is None:
-        return align(setup.problems, setup.kernel, engine, method.power, setup.progress)
-    choices, candidates, _ = smoothing_choices(setup, method)
-    if choices is not None:
-        return choices
-    starts = [Start.fit(problem, method.start).at(problem.points) for problem in setup.problems]
-    return choose_by_risk(setup.problems, starts, setup.kernel, engine, candidates, setup.progress)
-
-
-def _definition(setup: Setup, method: KernelSmoother) -> str:
-    """What the value estimates, in words."""
-    if method.norm is not None:
-        of = {"l1": "mean of |R - f|", "l2": "root mean square of R - f", "max": "max of |R - f|"}
-        return of[method.norm]
-    return setup.over_problems(f"mean {setup.divergence}")
+def row_terms(case: Case, method: KernelSmoother, outcome: Outcome) -> FloatArray:
+    """The terms of a debiased error at each row of the case, summed over problems, ``(n,)``."""
+    assert outcome.residuals is not None
+    rows, kernel = np.arange(len(case.sample.labels)), KERNELS[method.kernel]
+    total = np.zeros(len(rows))
+    for problem, each in zip(case.problems, outcome.residuals, strict=True):
+        total += read_at(each.problem, each.terms[:, None], problem, rows, kernel)[:, 0]
+    return total

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -30,6 +32,15 @@ class Overconfidence:
 
     per_class: FloatArray
     top_label: float
+
+
+@dataclass(frozen=True)
+class Interval:
+    """How far chance moves a value: the last three fields of a result."""
+
+    standard_error: float
+    interval: tuple[float, float]
+    confidence: float
 
 
 @dataclass(frozen=True)
@@ -83,7 +94,7 @@ class CalibrationResult:
     per_class: FloatArray | None
     search: BandwidthSearch | None
     overconfidence: Overconfidence | None
-    conditional: FloatArray | None = field(repr=False)
+    rows: Callable[[], FloatArray | None] | None = field(repr=False, compare=False)
     notion: str
     loss: str
     estimator: str | None
@@ -97,6 +108,11 @@ class CalibrationResult:
     standard_error: float | None = None
     interval: tuple[float, float] | None = None
     confidence: float | None = None
+
+    @cached_property
+    def conditional(self) -> FloatArray | None:
+        """R at each sample, computed when it is first asked for."""
+        return None if self.rows is None else self.rows()
 
     @property
     def root(self) -> float:

@@ -20,7 +20,8 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from riskalign.data.sample import Sample, on_simplex
+from riskalign.data.sample import Sample
+from riskalign.equations.simplex import on_simplex
 from riskalign.data.validation import ROW_SUM_TOLERANCE, one_of
 from riskalign.equations.arrays import FloatArray, IntArray
 from riskalign.estimate import calibration_error

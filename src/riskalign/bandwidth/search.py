@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from numbers import Real
 
 import numpy as np
 
-from riskalign.data.sample import Problem
+from riskalign.equations.problem import Problem
+from riskalign.equations.simplex import FLATTENINGS
+from riskalign.data.validation import one_of
 from riskalign.equations.arrays import BoolArray, FloatArray, IntArray, as_slice
 from riskalign.equations.kernels import Kernel
 from riskalign.equations.terms import alignment_residual, risk_of
 from riskalign.progress import track
-from riskalign.smoothing import Average, Request, Smoother
+from riskalign.smoothing import Average, Request, Smoother, Tuning, choose_smoother
 
 Criterion = Callable[[Problem], Callable[[Average], FloatArray]]
 """From rows of a problem, and then their leave-one-out averages, to the terms to be minimised."""
@@ -96,7 +99,7 @@ class BandwidthSearch:
     A continuous search brackets the minimum on a lattice and takes the vertex of the parabola
     through the lowest points; the objective listed for it is the parabola's.
 
-    `value`, `candidates`, `objective` and `at_edge` hold one entry a class for class-wise
+    `value`, `candidates`, `objective` and `at_edge` hold one entry per class for class-wise
     errors, and the entry itself otherwise. The objective is the sum over samples that was
     minimised (for the likelihood: minus the log-likelihood). Equal objectives are decided
     for the larger bandwidth, the smoother estimate.
@@ -116,12 +119,12 @@ class BandwidthSearch:
 
     @property
     def values(self) -> FloatArray:
-        """The bandwidths chosen, one a problem."""
+        """The bandwidths chosen, one per problem."""
         return np.array([curve.value for curve in self.curves])
 
     @property
     def flattenings(self) -> list[float]:
-        """The powers of f that the kernel saw, one a problem."""
+        """The powers of f that the kernel saw, one per problem."""
         return [curve.flattening for curve in self.curves]
 
     @property
@@ -148,6 +151,30 @@ class BandwidthSearch:
         return each if self.classwise else bool(each[0])
 
 
+def align(
+    problems: Sequence[Problem],
+    kernel: Kernel,
+    engine: str,
+    power: float = 2.0,
+    progress: bool | None = None,
+) -> list[Curve]:
+    """Bandwidth and coordinates f^tau of each problem by risk alignment, tau in `FLATTENINGS`.
+
+    One bandwidth cannot serve the middle of the simplex and predictions that crowd its
+    corners, so that risk alignment over-smooths those; in their own coordinates it does not.
+    """
+    smoother = choose_smoother(problems, kernel, engine)
+    criterion = risk_alignment(power)
+    curves = [
+        Search(problems, smoother, kernel, criterion, progress, flattening=tau).continuous()
+        for tau in FLATTENINGS
+    ]
+    return [
+        min(own, key=lambda curve: float(curve.objective.min()))
+        for own in zip(*curves, strict=True)
+    ]
+
+
 STEP = 0.01
 """Resolution of the continuous search in log h: classes that agree to a percent share a
 bandwidth, and with it the kernel matrix."""
@@ -164,12 +191,74 @@ TIED = 1e-12
 weight: the rounding of the sums. A class without positives has nothing but rounding."""
 
 
+Bandwidth = str | float | Sequence[float] | FloatArray | BandwidthSearch
+"""What users pass as a bandwidth: a criterion, numbers, or the outcome of a search."""
+
+Candidates = str | Sequence[float] | FloatArray | None
+"""What users pass as candidates: a range searched continuously, "paper", or numbers."""
+
+
+def positive(values: object, name: str) -> FloatArray:
+    """Positive numbers, or an error that names the argument."""
+    try:
+        array = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"`{name}` must hold positive numbers; found {values!r}.") from None
+    if array.size == 0 or not (np.isfinite(array).all() and (array > 0).all()):
+        raise ValueError(f"`{name}` must be positive and finite; found {values!r}.")
+    return array
+
+
+def candidate_set(candidates: Candidates, kernel: Kernel, n_classes: int) -> FloatArray | None:
+    """Candidates that were asked for, ascending; None for the kernel's range."""
+    if candidates is None:
+        return None
+    if isinstance(candidates, str):
+        if one_of("candidates", candidates, ["paper"]) and kernel.name != "dirichlet":
+            raise ValueError(
+                "`candidates='paper'` is for the Dirichlet kernel: the paper gives none for "
+                f"{kernel.name!r}. Pass None for its range, or numbers."
+            )
+        return paper_candidates(n_classes)
+    given = np.atleast_1d(positive(candidates, "candidates"))
+    if given.ndim != 1:
+        raise ValueError(f"`candidates` must be one-dimensional; found shape {given.shape}.")
+    return np.unique(given)
+
+
+def search_bandwidth(
+    problems: Sequence[Problem],
+    kernel: Kernel,
+    criterion: str,
+    *,
+    per_class: bool,
+    candidates: Candidates = None,
+    power: float = 2,
+    engine: str = "auto",
+    progress: bool | None = None,
+) -> BandwidthSearch:
+    """The bandwidths of smoothed labels that minimise a criterion."""
+    if not isinstance(power, Real) or not power > 0:
+        raise ValueError(f"`power` must be a positive number; found {power!r}.")
+    given = candidate_set(candidates, kernel, problems[0].n_classes)
+    search = Search(
+        problems,
+        choose_smoother(problems, kernel, engine),
+        kernel,
+        CRITERIA[criterion](float(power)),
+        progress,
+        None if engine == "exact" else choose_smoother(problems, kernel, "exact"),
+    )
+    curves = search.continuous() if given is None else search.over(given)
+    return BandwidthSearch(criterion, tuple(curves), per_class)
+
+
 @dataclass(frozen=True)
 class Search:
     """Minimises a criterion over bandwidths, for all problems of a smoother at once.
 
     `exact`, where given, is a smoother in float64 that decides between candidates which the
-    fast one cannot tell apart.
+    fast one cannot tell apart. The kernel sees f^flattening, the criterion f itself.
     """
 
     problems: Sequence[Problem]
@@ -178,10 +267,11 @@ class Search:
     criterion: Criterion
     progress: bool | None = None
     exact: Smoother | None = None
+    flattening: float = 1.0
 
     def over(self, candidates: FloatArray) -> list[Curve]:
         """The exact minimum over candidates ``(H,)``."""
-        requests = [(k, h) for k in range(len(self.problems)) for h in candidates.tolist()]
+        requests = [(k, self._at(h)) for k in range(len(self.problems)) for h in candidates.tolist()]
         totals = self._totals(requests).reshape(len(self.problems), len(candidates))
         for k, problem in enumerate(self.problems):
             lowest = totals[k].min()
@@ -191,7 +281,7 @@ class Search:
                 and 1 < len(close) <= FEW
                 and len(problem.labels) <= AFFORDABLE
             ):
-                wanted = [(k, h) for h in candidates[close].tolist()]
+                wanted = [(k, self._at(h)) for h in candidates[close].tolist()]
                 totals[k, close] = replace(self, smoother=self.exact)._totals(wanted)
         return [
             _curve(problem, candidates, objective)
@@ -205,17 +295,20 @@ class Search:
         octaves = np.union1d(np.arange(0, len(lattice), 2), [len(lattice) - 1])
         rows = self._some_rows()
         numbers = range(len(self.problems))
-        requests = [(k, h) for k in numbers for h in lattice[octaves].tolist()]
+        requests = [(k, self._at(h)) for k in numbers for h in lattice[octaves].tolist()]
         bracket = np.full((len(self.problems), len(lattice)), np.nan)
         bracket[:, octaves] = self._totals(requests, rows).reshape(len(self.problems), -1)
         minima = [
             _Minimum(problem, lattice, objective, rows is None)
             for problem, objective in zip(self.problems, bracket, strict=True)
         ]
-        while wanted := [(k, h) for k in numbers for h in minima[k].next_bandwidths()]:
-            for (k, h), total in zip(wanted, self._totals(wanted).tolist(), strict=True):
-                minima[k].add(h, total)
-        return [minimum.curve() for minimum in minima]
+        while wanted := [(k, self._at(h)) for k in numbers for h in minima[k].next_bandwidths()]:
+            for (k, tuning), total in zip(wanted, self._totals(wanted).tolist(), strict=True):
+                minima[k].add(tuning.bandwidth, total)
+        return [replace(minimum.curve(), flattening=self.flattening) for minimum in minima]
+
+    def _at(self, h: float) -> Tuning:
+        return Tuning(h, self.flattening)
 
     def _some_rows(self) -> IntArray | None:
         n = len(self.problems[0].labels)
@@ -234,11 +327,13 @@ class Search:
 
         totals = np.zeros(len(requests))
         seen = len(self.problems[0].labels) if rows is None else len(rows)
+        weights = self.problems[0].weights
+        share = 1.0 if rows is None else float(weights[rows].sum() / weights.sum())
         tiles = self.smoother.each(requests, summed, rows)
         steps = ((len(tile), (i, total)) for i, tile, total in tiles)
         for i, total in track(steps, seen * len(requests), "bandwidth", self.progress):
             totals[i] += total
-        return totals * (len(self.problems[0].labels) / seen)
+        return totals / share
 
 
 def _lattice(low: float, high: float) -> FloatArray:

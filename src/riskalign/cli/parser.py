@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NoReturn, TypeAlias
 
 import riskalign
-from riskalign.data.sample import NOTIONS
+from riskalign.data.notions import NOTIONS
 from riskalign.equations.losses import LOSSES
 
 TOP = """\

@@ -45,6 +45,15 @@ class Kernel(Protocol):
     def coordinate(self, p: FloatArray, h: float) -> FloatArray:
         """Position of (1 - p, p) on a line where the kernel's width is about one."""
 
+    def log_peak(self, x: FloatArray, h: float) -> FloatArray:
+        """log k_h(x; x): what a sample adds to the sum at its own place, ``(n,)``."""
+
+
+def log_kernel(kernel: Kernel, x: FloatArray, c: FloatArray, h: float) -> FloatArray:
+    """log k_h(x_i; c_i) of pairs of points ``(n, K)``, as ``(n,)``."""
+    products = kernel.scale(h) * row_dot(kernel.queries(x), c)
+    return products + kernel.key_bias(c, h) + kernel.query_bias(x, h)
+
 
 @dataclass(frozen=True)
 class Dirichlet:
@@ -97,6 +106,10 @@ class Dirichlet:
         artanh = np.log((1.0 + z) * root / np.sqrt(sine2 * (inner + tail)))
         return -(bulk + np.sign(cosine) * np.sqrt(tail) * artanh)
 
+    def log_peak(self, x: FloatArray, h: float) -> FloatArray:
+        """log k_h(x; x)."""
+        return log_kernel(self, x, x, h)
+
 
 @dataclass(frozen=True)
 class Rbf:
@@ -128,6 +141,50 @@ class Rbf:
     def coordinate(self, p: FloatArray, h: float) -> FloatArray:
         """Distance between (1 - p, p) and (1/2, 1/2) in units of h."""
         return np.sqrt(2.0) * (p - 0.5) / h
+
+    def log_peak(self, x: FloatArray, h: float) -> FloatArray:
+        """log k_h(x; x)."""
+        return log_kernel(self, x, x, h)
+
+
+@dataclass(frozen=True)
+class SquaredKernel:
+    """k_h(x; c)^2, which is a kernel too: every term of its logarithm is doubled."""
+
+    base: Kernel
+
+    @property
+    def name(self) -> str:
+        """The base's name, squared."""
+        return f"{self.base.name} squared"
+
+    def queries(self, x: FloatArray) -> FloatArray:
+        """The base's."""
+        return self.base.queries(x)
+
+    def scale(self, h: float) -> float:
+        """Twice the base's."""
+        return 2 * self.base.scale(h)
+
+    def key_bias(self, c: FloatArray, h: float) -> FloatArray:
+        """Twice the base's."""
+        return 2 * self.base.key_bias(c, h)
+
+    def query_bias(self, x: FloatArray, h: float) -> FloatArray:
+        """Twice the base's."""
+        return 2 * self.base.query_bias(x, h)
+
+    def bandwidth_range(self, n_classes: int) -> tuple[float, float]:
+        """The base's."""
+        return self.base.bandwidth_range(n_classes)
+
+    def coordinate(self, p: FloatArray, h: float) -> FloatArray:
+        """The base's at half the bandwidth: squaring narrows the kernel."""
+        return self.base.coordinate(p, h / 2)
+
+    def log_peak(self, x: FloatArray, h: float) -> FloatArray:
+        """Twice the base's."""
+        return 2 * self.base.log_peak(x, h)
 
 
 DIRICHLET = Dirichlet()

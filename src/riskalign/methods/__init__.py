@@ -5,7 +5,8 @@ from __future__ import annotations
 from riskalign.equations.losses import ProperLoss
 from riskalign.methods.always_zero import AlwaysZero
 from riskalign.methods.binning import EqualMassBins, EqualWidthBins
-from riskalign.methods.method import KernelSmoother, Method
+from riskalign.methods.kernel import KernelSmoother
+from riskalign.methods.method import Method
 from riskalign.methods.ridge import KernelRidge
 from riskalign.methods.simplex_bins import SimplexBins
 from riskalign.methods.smooth_ece import SmoothECE
@@ -15,12 +16,13 @@ __all__ = [
     "EqualMassBins",
     "EqualWidthBins",
     "KernelRidge",
+    "KernelSmoother",
     "SimplexBins",
     "SmoothECE",
     "check_scope",
 ]
 
-EVERY: tuple[Method | KernelSmoother, ...] = (
+EVERY: tuple[Method, ...] = (
     KernelSmoother(),
     EqualWidthBins(15),
     EqualMassBins(15),
@@ -32,7 +34,7 @@ EVERY: tuple[Method | KernelSmoother, ...] = (
 """One of each, to tell which methods serve a combination of notion and loss."""
 
 
-def check_scope(method: Method | KernelSmoother, notion: str, loss: ProperLoss) -> None:
+def check_scope(method: Method, notion: str, loss: ProperLoss) -> None:
     """Refuse a combination that has no meaning, and say which have one."""
     if method.scope.covers(notion, loss):
         return

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from riskalign.data.sample import Problem
-from riskalign.methods.method import Estimate, Scope, plug_in
+from riskalign.equations.problem import Problem
+from riskalign.methods.method import ByProblem, Estimate, Scope, plug_in
 
 
 @dataclass(frozen=True)
-class AlwaysZero:
+class AlwaysZero(ByProblem):
     """The model is right: R = f, and every calibration error is zero.
 
     An estimator whose error exceeds this one's is worse than no estimator at all.

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
 
-from riskalign.data.sample import Problem
+from riskalign.equations.problem import Problem
 from riskalign.data.validation import one_of
 from riskalign.equations.arrays import BoolArray, FloatArray, IntArray
-from riskalign.methods.method import CLASSICAL, NORMS, Estimate, Scope, norm_of, plug_in, spelled
+from riskalign.methods.method import ByProblem, CLASSICAL, NORMS, Estimate, Scope, norm_of, plug_in, spelled
 from riskalign.smoothing.threads import ordered_map
 
 ROUNDING = 1e-12
@@ -100,7 +100,7 @@ class BinMeans:
 
 
 @dataclass(frozen=True)
-class _IntervalBins(ABC):
+class _IntervalBins(ByProblem):
     n_bins: int
     debias: bool = field(default=False, kw_only=True)
     norm: str | None = field(default=None, kw_only=True)

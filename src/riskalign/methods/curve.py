@@ -8,14 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtri
 
-from riskalign.bandwidth.coordinates import Choice
-from riskalign.composition import Case
-from riskalign.data.sample import on_simplex
+from riskalign.bandwidth.search import align, candidate_set
+from riskalign.data.case import Case
 from riskalign.equations.arrays import FloatArray
-from riskalign.equations.kernels import Kernel
-from riskalign.equations.starts import Start
-from riskalign.methods.recalibration import Support, smoothed_at, support_at
-from riskalign.smoothing import choose_smoother
+from riskalign.equations.kernels import KERNELS
+from riskalign.equations.simplex import mirrored, on_simplex
+from riskalign.equations.starts import STARTS, FittedStart
+from riskalign.methods.kernel import KernelSmoother
+from riskalign.methods.residuals import debiased
+from riskalign.smoothing import Support, Tuning, choose_smoother
 
 
 @dataclass(frozen=True)
@@ -84,34 +85,47 @@ class ReliabilityCurve:
         return np.minimum((centre - reach) / scale, R), np.maximum((centre + reach) / scale, R)
 
 
-def curve_of_labels(
-    case: Case, points: FloatArray, kernel: Kernel, engine: str, choices: Sequence[Choice]
+def curve_of(
+    case: Case, method: KernelSmoother, points: FloatArray, engine: str, progress: bool | None
 ) -> ReliabilityCurve:
-    """Labels smoothed at points."""
-    x = on_simplex(points)
-    R = [
-        choose_smoother([problem], kernel, engine).at((0, choice.bandwidth), x).mean
-        for problem, choice in zip(case.problems, choices, strict=True)
-    ]
-    return _curve(case, points, kernel, engine, choices, R)
+    """R at points, of smoothed labels or of a start and its smoothed residuals."""
+    kernel, x = KERNELS[method.kernel], on_simplex(points)
+    start = STARTS[method.start]
+    if method.smooths_residuals:
+        tunings = _residual_tunings(case, method, engine, progress)
+    else:
+        tunings, _ = method.tunings(case, engine, progress)
+    R, supports = [], []
+    for problem, tuning in zip(case.problems, tunings, strict=True):
+        smoother = choose_smoother([problem], kernel, engine)
+        if method.smooths_residuals:
+            fit = FittedStart.of(problem, start)
+            residuals = problem.columns() - fit.at(problem.predictions)
+            q, support = smoother.averages_at(residuals, (0, tuning), x)
+            g = fit.at(points)
+            R.append(shown_of(on_simplex(g[:, 0]) if g.shape[1] == 1 else g, mirrored(q)))
+        else:
+            R.append(smoother.at((0, tuning), x).mean)
+            nothing = np.empty((len(problem.labels), 0))
+            _, support = smoother.averages_at(nothing, (0, tuning), x)
+        supports.append(support)
+    return assemble(case, points, tunings, R, supports)
 
 
-def curve_of_residuals(
-    case: Case,
-    points: FloatArray,
-    kernel: Kernel,
-    engine: str,
-    start: str,
-    choices: Sequence[Choice],
-) -> ReliabilityCurve:
-    """A start and its residuals smoothed at points."""
-    x = on_simplex(points)
-    R = []
-    for problem, choice in zip(case.problems, choices, strict=True):
-        fitted = Start.fit(problem, start)
-        q = smoothed_at(problem, fitted.at(problem.points), choice, x, kernel, engine)
-        R.append(shown_of(fitted.at(x), q))
-    return _curve(case, points, kernel, engine, choices, R)
+def _residual_tunings(
+    case: Case, method: KernelSmoother, engine: str, progress: bool | None
+) -> list[Tuning]:
+    """How the residuals of a curve are smoothed: as asked for, or by risk alignment."""
+    kernel = KERNELS[method.kernel]
+    if method.bandwidth is None and method.candidates is None:
+        curves = align(case.problems, kernel, engine, method.power, progress)
+        return [Tuning(curve.value, curve.flattening) for curve in curves]
+    if not method.chooses_by_risk:
+        return method.tunings(case, engine, progress)[0]
+    candidates = candidate_set(method.candidates, kernel, case.problems[0].n_classes)
+    start = STARTS[method.start]
+    estimates = debiased(case.problems, kernel, engine, start, None, candidates, progress)
+    return [each.tunings.best for each in estimates]
 
 
 def shown_of(start: FloatArray, smoothed: FloatArray) -> FloatArray:
@@ -125,45 +139,22 @@ def shown_of(start: FloatArray, smoothed: FloatArray) -> FloatArray:
     return np.minimum(R, 1.0)
 
 
-def _curve(
-    case: Case,
-    points: FloatArray,
-    kernel: Kernel,
-    engine: str,
-    choices: Sequence[Choice],
-    R: Sequence[FloatArray],
-) -> ReliabilityCurve:
-    """The curve of estimates ``(m, K)``, one a problem, with the samples behind them."""
-    x = on_simplex(points)
-    supports = [
-        support_at(problem, choice, x, kernel, engine)
-        for problem, choice in zip(case.problems, choices, strict=True)
-    ]
-    return assemble(case, points, choices, R, supports)
-
-
 def assemble(
     case: Case,
     points: FloatArray,
-    choices: Sequence[Choice],
+    tunings: Sequence[Tuning],
     R: Sequence[FloatArray],
     supports: Sequence[Support],
 ) -> ReliabilityCurve:
-    """The curve whose estimates ``(m, K)`` and support are known, one a problem."""
-
-    def numbers(each: Sequence[float]) -> float | FloatArray:
-        return np.array(each) if case.notion == "classwise" else each[0]
-
-    def columns(each: Sequence[FloatArray]) -> FloatArray:
-        return np.stack(each, axis=1) if case.notion == "classwise" else each[0]
-
+    """The curve whose estimates ``(m, K)`` and support are known, one per problem."""
+    gathered, number = case.notion.gathered, case.notion.number
     return ReliabilityCurve(
         grid=points,
-        conditional=R[0] if case.notion == "canonical" else columns([own[:, 1] for own in R]),
-        density=columns([support.density for support in supports]),
-        effective_samples=columns([support.effective for support in supports]),
-        nearby_samples=columns([support.nearby for support in supports]),
-        bandwidth=numbers([choice.bandwidth for choice in choices]),
-        flattening=numbers([choice.flattening for choice in choices]),
+        conditional=gathered([own if case.notion.joint else own[:, 1] for own in R]),
+        density=gathered([support.density for support in supports]),
+        effective_samples=gathered([support.effective for support in supports]),
+        nearby_samples=gathered([support.nearby for support in supports]),
+        bandwidth=number([tuning.bandwidth for tuning in tunings]),
+        flattening=number([tuning.flattening for tuning in tunings]),
         classes=case.sample.classes,
     )

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import MISSING, Field, dataclass, fields
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from riskalign.bandwidth.search import BandwidthSearch
-from riskalign.data.sample import NOTIONS, Problem, on_simplex
-from riskalign.data.validation import one_of
+from riskalign.data.case import Case
+from riskalign.data.notions import NOTIONS
+from riskalign.equations.problem import Problem
+from riskalign.equations.simplex import on_simplex
 from riskalign.equations.arrays import FloatArray
 from riskalign.equations.losses import ProperLoss
 from riskalign.equations.terms import decompose, risk_of
-
-Bandwidth = str | float | Sequence[float] | FloatArray | BandwidthSearch
-Candidates = str | Sequence[float] | FloatArray | None
+from riskalign.methods.residuals import Debiased
+from riskalign.smoothing import Tuning
 
 CHUNK = 50_000
 """Rows whose terms are computed at once: temporaries stay small beside the data."""
@@ -68,6 +70,24 @@ CLASSICAL = Scope(("binary", "top-label"), ("l2",))
 """Norms are of one probability, and no loss has a part in them: `loss` keeps its default."""
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """What a method says of a case.
+
+    Attributes
+    ----------
+    estimates : one per problem
+    tunings : how each problem was smoothed, for kernel methods
+    search : how the bandwidths were found, None where they were given
+    residuals : the debiased estimates, row by row, from which an interval is made
+    """
+
+    estimates: Sequence[Estimate]
+    tunings: Sequence[Tuning] | None = None
+    search: BandwidthSearch | None = None
+    residuals: Sequence[Debiased] | None = None
+
+
 class Method(Protocol):
     """A way to estimate calibration errors, given as `method` to `calibration_error`."""
 
@@ -82,8 +102,20 @@ class Method(Protocol):
     def definition(self, divergence: str) -> str:
         """What the value of one problem is, in words; `divergence` is the loss's."""
 
+    def outcome(self, case: Case, engine: str, progress: bool | None) -> Outcome:
+        """The estimates of a case."""
+
+
+class ByProblem(ABC):
+    """The part that methods share which estimate problem by problem, without an engine."""
+
+    @abstractmethod
     def estimates(self, problems: Sequence[Problem]) -> Iterable[Estimate]:
-        """One estimate a problem, in their order."""
+        """One estimate per problem, in their order."""
+
+    def outcome(self, case: Case, engine: str, progress: bool | None) -> Outcome:
+        """See `Method`."""
+        return Outcome(list(self.estimates(case.problems)))
 
 
 def plug_in(problem: Problem, R: FloatArray, note: str = "") -> Estimate:
@@ -124,73 +156,12 @@ def spelled(options: Any) -> str:
     said = [
         f"{option.name}={getattr(options, option.name)!r}"
         for option in fields(options)
-        if not _is_default(option, getattr(options, option.name))
+        if not is_default(option, getattr(options, option.name))
     ]
     return f"{type(options).__name__}({', '.join(said)})"
 
 
-def _is_default(option: Field[Any], value: object) -> bool:
+def is_default(option: Field[Any], value: object) -> bool:
     default = option.default
     plain = isinstance(value, str | int | float)  # arrays and searches have no plain equality
     return default is not MISSING and (value is default or (plain and value == default))
-
-
-@dataclass(frozen=True, repr=False)
-class KernelSmoother:
-    """The default method, spelled out: the options of `calibration_error` as an object.
-
-    Parameters
-    ----------
-    bandwidth, kernel, estimator, candidates, power, start
-        As for `calibration_error`.
-    norm : {"l1", "l2", "max"}, optional
-        Mean, root mean square or maximum of |R - f|, for binary and top-label errors, in
-        place of an estimator.
-
-    Examples
-    --------
-    >>> import riskalign as ra
-    >>> data = ra.datasets.temperature(500, 3, seed=0)
-    >>> method = ra.KernelSmoother(bandwidth=0.01, estimator="plugin")
-    >>> spelled_out = ra.calibration_error(data.y_true, data.y_prob, method=method)
-    >>> plain = ra.calibration_error(
-    ...     data.y_true, data.y_prob, bandwidth=0.01, estimator="plugin"
-    ... )
-    >>> spelled_out.value == plain.value
-    True
-    """
-
-    bandwidth: Bandwidth | None = None
-    kernel: str = "dirichlet"
-    estimator: str = "debiased"
-    candidates: Candidates = None
-    power: float = 2
-    start: str = "logistic"
-    norm: str | None = None
-
-    __repr__: ClassVar = spelled
-
-    def __post_init__(self) -> None:
-        if self.norm is None:
-            return
-        one_of("norm", self.norm, NORMS)
-        if self.estimator != "plugin" and self.changed("estimator"):
-            raise ValueError(
-                f"`norm={self.norm!r}` is of R - f itself and takes no estimator; found "
-                f"estimator={self.estimator!r}. Leave out one of the two."
-            )
-        object.__setattr__(self, "estimator", "plugin")  # whose R smooths labels
-
-    def changed(self, *names: str) -> list[str]:
-        """Those options, of some or of all, that differ from their defaults."""
-        return [
-            option.name
-            for option in fields(self)
-            if option.name in (names or [field.name for field in fields(self)])
-            and not _is_default(option, getattr(self, option.name))
-        ]
-
-    @property
-    def scope(self) -> Scope:
-        """See `Method`."""
-        return Scope() if self.norm is None else CLASSICAL

@@ -1,179 +1,265 @@
-"""The debiased estimate: residuals are smoothed, and what their noise adds is taken out.
+"""The debiased estimate: residuals of a fitted start are smoothed, R = g + W (y - g).
 
-With g a start (f itself, or f as a few parameters correct it), e = y - g its residuals and
-w_ij the kernel's weights without the row itself,
-
-    R_i = g_i + sum_j w_ij e_j,    s_i = sum_j w_ij^2.
-
-Smoothing bias touches only what g misses of E[y | f], and is zero for a calibrated model.
-The variational error <y, l(f) - l(R)> falls short of the truth by E D(E[y | f], R): the
-square of the bias of R, and its variance. The second is known: a label let into its own
-average with weight s_i gains twice what R's noise costs it when it is left out. So
-
-    terms_i = <y_i, l(f_i)> - 1/2 <y_i, l(R_i) + l(R_i + s_i (y_i - R_i))>
-
-has an expectation below the true error by the *squared* smoothing bias alone. A fitted
-start is noise of R too: a label is let into its fit along with the average.
+The equations are in `riskalign.equations.debiased`, the weights of the candidate tunings in
+`riskalign.bandwidth.tuning`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from riskalign.bandwidth.choosing import choose_across, folds
-from riskalign.bandwidth.coordinates import (
-    KEPT_SHARE,
-    Choice,
-    Part,
-    apart,
-    is_single,
-    like,
-    onto_simplex,
-    residuals_and_slopes,
-    shares_of,
-    smoothed_values,
-)
-from riskalign.data.sample import Problem
-from riskalign.equations.arrays import FloatArray, row_dot
+from riskalign.bandwidth.tuning import WeightedTunings, candidate_tunings
+from riskalign.equations.arrays import FloatArray, IntArray, row_dot
+from riskalign.equations.debiased import FitNoise, second_order
 from riskalign.equations.kernels import Kernel
-from riskalign.equations.starts import FitNoise, Start, moved
+from riskalign.equations.problem import Problem
+from riskalign.equations.simplex import mirrored, on_simplex, onto_simplex
+from riskalign.equations.starts import FittedStart, Start, moved, slopes_of
 from riskalign.equations.terms import risk_of
-from riskalign.smoothing import Engine
+from riskalign.progress import track
+from riskalign.smoothing import TINY, Smoother, Tuning, choose_smoother, condensed, read_at
 
-BATCH = 64
-"""Problems whose residuals and coordinates are held at once."""
+GROUP_ROWS, GROUP = 400_000, 64
+"""Rows of problems that are smoothed together, and problems: what they need stays in memory."""
+
+SEARCH_ROWS = 4_096
+"""Rows that weigh the candidates of a problem on a larger simplex, whose rows are dear."""
+
+
+@dataclass(frozen=True)
+class Started:
+    """A problem with a start fitted to it, each sample left out of its own fit.
+
+    Attributes
+    ----------
+    problem : rows of the sample, or nodes
+    fit : the start, fitted to all rows
+    g : (n, d), the start at each row without its own sample
+    """
+
+    problem: Problem
+    fit: FittedStart
+    g: FloatArray
+
+    @classmethod
+    def of(cls, problem: Problem, start: Start) -> Started:
+        """Fit a start to a problem."""
+        fit = FittedStart.of(problem, start)
+        return cls(problem, fit, fit.without_each(problem))
+
+    @cached_property
+    def residuals(self) -> FloatArray:
+        """y - g, ``(n, d)``."""
+        return self.problem.columns() - self.g
+
+    @cached_property
+    def phi(self) -> FloatArray:
+        """The features of the start, ``(n, d, p)``."""
+        return self.fit.start.features(self.problem.predictions)
+
+    @cached_property
+    def slopes(self) -> FloatArray:
+        """The derivatives of g by the parameters, ``(n, d, p)``."""
+        return slopes_of(self.phi, self.g)
+
+    @cached_property
+    def truth(self) -> FloatArray:
+        """g on the simplex, ``(n, K)``."""
+        return on_simplex(self.g[:, 0]) if self.problem.one_dimensional else self.g
+
+    def estimate(self, smoothed: FloatArray, rows: IntArray | slice = slice(None)) -> FloatArray:
+        """R on the simplex ``(n, K)``, from smoothed residuals ``(n, d)`` of some rows."""
+        return onto_simplex(self.truth[rows], mirrored(smoothed))
+
+    def with_slopes(self) -> FloatArray:
+        """What is smoothed: residuals and slopes, side by side, ``(n, d + d p)``."""
+        n, d, p = self.slopes.shape
+        return np.concatenate([self.residuals, self.slopes.reshape(n, d * p)], axis=1)
 
 
 @dataclass(frozen=True)
 class Debiased:
-    """The debiased estimate of one problem.
+    """The debiased estimate of one problem, row by row.
 
     Attributes
     ----------
-    terms : (n,), whose mean is the calibration error
+    problem : the rows: those of the sample, or nodes
+    terms : (n,), whose weighted mean is the calibration error
     risk : (n,), <y, l(f)>
     reconstructed_risk : (n,), <R, l(f)>
     plugin : (n,), <R, l(f) - l(R)>
-    put_back : (n,), what the noise of R had taken from the terms
-    gains : l(f) - l(R) of each outcome, ``(n, K)``; of one probability ``(n,)``, that of
-        outcome 1 less that of outcome 0
-    conditional : R, in the form of the problem's predictions
-    choice : bandwidth and coordinates
+    variance_removed : (n,), what the noise of R had taken from the terms
+    gains : l(f) - l(R), ``(n, K)``
+    conditional : R, ``(n, K)``
+    tunings : the tunings and their weights
     """
 
+    problem: Problem
     terms: FloatArray
     risk: FloatArray
     reconstructed_risk: FloatArray
     plugin: FloatArray
-    put_back: FloatArray
+    variance_removed: FloatArray
     gains: FloatArray
     conditional: FloatArray
-    choice: Choice
+    tunings: WeightedTunings
+
+    def mean(self, rows: FloatArray) -> float:
+        """The weighted mean of numbers ``(n,)`` of the rows."""
+        return float(self.problem.weights @ rows / self.problem.weights.sum())
+
+    def at_rows(
+        self, problem: Problem, rows: IntArray, kernel: Kernel
+    ) -> tuple[FloatArray, FloatArray]:
+        """R and gains ``(m, K)`` at rows of the problem that was estimated."""
+        both = np.concatenate([self.conditional, self.gains], axis=1)
+        R, gains = np.split(read_at(self.problem, both, problem, rows, kernel), 2, axis=1)
+        return R, gains
 
 
 def debiased(
     problems: Sequence[Problem],
     kernel: Kernel,
-    engine: Engine,
-    start: str,
-    choices: Sequence[Choice] | None = None,
+    engine: str,
+    start: Start,
+    tunings: Sequence[Tuning] | None = None,
     candidates: FloatArray | None = None,
     progress: bool | None = None,
-) -> tuple[list[Debiased], list[Part]]:
-    """The debiased estimate of every problem, and which rows were smoothed by which choices.
+) -> list[Debiased]:
+    """The debiased estimate of every problem.
 
-    Without choices, bandwidth and coordinates of each fold of the rows are those that the
-    other rows choose; see `choosing`.
+    Tunings are given, one per problem, or candidates are weighted by their leave-one-out risk.
     """
-    dealt = folds(problems) if choices is None else None
     estimates: list[Debiased] = []
-    batches: list[list[Part]] = []
-    for first in range(0, len(problems), BATCH):
-        batch = problems[first : first + BATCH]
-        if choices is None:
-            shown, parts = choose_across(batch, start, dealt, kernel, engine, candidates, progress)
+    step = max(1, min(GROUP, GROUP_ROWS // max(len(problem.labels) for problem in problems)))
+    for first in range(0, len(problems), step):
+        group = [condensed(each, kernel, engine) for each in problems[first : first + step]]
+        started = [Started.of(problem, start) for problem in group]
+        smoother = choose_smoother(group, kernel, engine, small=TINY)
+        if tunings is None:
+            weighted = weigh(started, smoother, kernel, candidates, progress)
         else:
-            shown = list(choices[first : first + BATCH])
-            parts = [Part(None, shown)]
-        batches.append(parts)
-        estimates += _estimates(batch, start, shown, parts, kernel, engine)
-    joined = [
-        Part(same[0].rows, [choice for part in same for choice in part.choices])
-        for same in zip(*batches, strict=True)
+            weighted = [WeightedTunings.given(each) for each in tunings[first : first + step]]
+        estimates += _estimates(started, smoother, weighted)
+    return estimates
+
+
+def weigh(
+    started: Sequence[Started],
+    smoother: Smoother,
+    kernel: Kernel,
+    candidates: FloatArray | None = None,
+    progress: bool | None = None,
+) -> list[WeightedTunings]:
+    """The candidates of each problem, weighted by their leave-one-out risk."""
+    n_classes = started[0].problem.n_classes
+    tunings = candidate_tunings(kernel, n_classes, candidates)
+    rows = _search_rows(started[0].problem)
+    losses = np.empty((len(started), len(tunings)))
+    averages = smoother.averages({k: s.residuals for k, s in enumerate(started)}, tunings, rows)
+    for c, smoothed in enumerate(track(((1, each) for each in averages), len(tunings), "bandwidth", progress)):
+        for k, each in enumerate(started):
+            losses[k, c] = _left_out_loss(each, smoothed[k], rows)
+    return [
+        WeightedTunings.of(each.problem, each.g, tunings, losses[k])
+        for k, each in enumerate(started)
     ]
-    return estimates, joined
+
+
+def _search_rows(problem: Problem) -> IntArray | None:
+    """Rows that weigh the candidates: all, or evenly many of a larger simplex."""
+    n = len(problem.labels)
+    if problem.one_dimensional or n <= SEARCH_ROWS:
+        return None
+    return np.unique(np.linspace(0, n - 1, SEARCH_ROWS).astype(np.intp))
+
+
+def _left_out_loss(started: Started, smoothed: FloatArray, rows: IntArray | None) -> float:
+    """sum_i w_i <y_i, l(R_i)>, scaled up from some rows."""
+    problem = started.problem
+    if rows is None:
+        R = started.estimate(smoothed)
+        return float(problem.weights @ risk_of(problem.loss, problem.labels, R))
+    R, weights = started.estimate(smoothed, rows), problem.weights[rows]
+    total = float(weights @ risk_of(problem.loss, problem.labels[rows], R))
+    return total * float(problem.weights.sum() / weights.sum())
 
 
 def _estimates(
-    batch: Sequence[Problem],
-    start: str,
-    shown: Sequence[Choice],
-    parts: Sequence[Part],
-    kernel: Kernel,
-    engine: Engine,
+    started: Sequence[Started], smoother: Smoother, weighted: Sequence[WeightedTunings]
 ) -> Iterator[Debiased]:
-    """The estimate of each problem; `shown` is the choice that it reports."""
-    fits = [Start.fit(problem, start) for problem in batch]
-    starts = [fit.without_each(problem) for fit, problem in zip(fits, batch, strict=True)]
-    slopes = [
-        fit.slopes(problem.points, g) for fit, problem, g in zip(fits, batch, starts, strict=True)
-    ]
-    values = [residuals_and_slopes(*each) for each in zip(batch, starts, slopes, strict=True)]
-    shares = shares_of(batch, parts, kernel, engine)
-    smoothed = smoothed_values(batch, values, parts, kernel, engine)
-    for k, (problem, g, slope) in enumerate(zip(batch, starts, slopes, strict=True)):
-        noise = None
-        if start != "identity":
-            smoothed_slope = apart(problem, smoothed[k])[1]
-            noise = FitNoise.of(fits[k].information, problem.weights, slope, smoothed_slope)
-        yield combine(problem, g, slope, smoothed[k], shares[k], shown[k], noise)
+    """The estimates of a group: every tuning for the problems that give it weight."""
+    wanting: dict[Tuning, list[int]] = {}
+    for k, each in enumerate(weighted):
+        for tuning in each.tunings:
+            wanting.setdefault(tuning, []).append(k)
+    found: dict[tuple[int, Tuning], Terms] = {}
+    for tuning, numbers in wanting.items():
+        values = {k: started[k].with_slopes() for k in numbers}
+        smoothed = next(smoother.averages(values, [tuning]))
+        s = smoother.squares(numbers, tuning)
+        for k in numbers:
+            found[k, tuning] = terms_of(started[k], smoothed[k], s[k])
+    for k, each in enumerate(weighted):
+        parts = [found.pop((k, tuning)) for tuning in each.tunings]
+        yield _averaged(started[k].problem, each, parts)
 
 
-def combine(
-    problem: Problem,
-    start: FloatArray,
-    slope: FloatArray,
-    smoothed: FloatArray,
-    s: FloatArray,
-    choice: Choice,
-    noise: FitNoise | None,
+@dataclass(frozen=True)
+class Terms:
+    """R by one tuning, and what follows from it, row by row."""
+
+    R: FloatArray  # (n, K)
+    left_out: FloatArray  # <y, l(R)>
+    refinement: FloatArray  # the same without the noise of R
+
+
+def terms_of(started: Started, smoothed: FloatArray, s: FloatArray) -> Terms:
+    """R and its refinement, from averages ``(n, d + d p)`` of residuals and slopes."""
+    problem = started.problem
+    n, d, p = started.slopes.shape
+    q, shift = smoothed[:, :d], None
+    if p:
+        smoothed_slopes = smoothed[:, d:].reshape(n, d, p)
+        noise = FitNoise.of(
+            started.fit.information, problem.weights, started.slopes, smoothed_slopes
+        )
+        push = noise.pushes(problem, started.phi, started.residuals)
+        shift = noise.own_shift(started.slopes, push)
+        q = q + moved(smoothed_slopes, push)  # the sample leaves its neighbours' starts too
+    R = started.estimate(q)
+    left_out, refinement = second_order(problem, R, s, shift)
+    return Terms(R, left_out, refinement)
+
+
+def _averaged(
+    problem: Problem, weighted: WeightedTunings, parts: Sequence[Terms]
 ) -> Debiased:
-    """The estimate of some rows, from averages ``(n, d)`` of residuals and of slopes."""
-    q, smoothed_slope = apart(problem, smoothed)
-    shift: FloatArray | float = 0.0
-    if noise is not None:
-        push = noise.pushes(problem, start)
-        shift = noise.own_shift(slope, push)
-        # The row leaves its neighbours' starts too.
-        q = q + moved(smoothed_slope, push)
-    R = onto_simplex(start, q)
+    """The terms of all tunings, averaged by the weights that each row gives them."""
+    weights = weighted.own_weights(np.stack([part.left_out for part in parts]))  # (C, n)
     loss_f = problem.loss(problem.points)  # (n, K)
-    gains = loss_f - problem.loss(R)
-    risk = loss_f[np.arange(len(R)), problem.labels]
-    refinement = second_order(problem, R, s, shift)
+    risk = risk_of(problem.loss, problem.labels, problem.points)
+    totals = {name: np.zeros(len(risk)) for name in ("refinement", "left_out", "plugin")}
+    R, gains = np.zeros_like(loss_f), np.zeros_like(loss_f)
+    for own, part in zip(weights, parts, strict=True):
+        gain = loss_f - problem.loss(part.R)
+        totals["refinement"] += own * part.refinement
+        totals["left_out"] += own * part.left_out
+        totals["plugin"] += own * row_dot(part.R, gain)
+        R += own[:, None] * part.R
+        gains += own[:, None] * gain
     return Debiased(
-        terms=risk - refinement,
+        problem=problem,
+        terms=risk - totals["refinement"],
         risk=risk,
         reconstructed_risk=row_dot(R, loss_f),
-        plugin=row_dot(R, gains),
-        put_back=risk_of(problem.loss, problem.labels, R) - refinement,
-        gains=gains[:, 1] - gains[:, 0] if is_single(problem) else gains,
-        conditional=like(problem, R),
-        choice=choice,
+        plugin=totals["plugin"],
+        variance_removed=totals["left_out"] - totals["refinement"],
+        gains=gains,
+        conditional=R,
+        tunings=weighted,
     )
-
-
-def second_order(
-    problem: Problem, R: FloatArray, s: FloatArray, shift: FloatArray | float
-) -> FloatArray:
-    """1/2 <y, l(R) + l(R + s (y - R) + shift)>: refinement without R's noise, row by row.
-
-    `shift` is what a row's label would do to its own start.
-    """
-    let_in = R + s[:, None] * (problem.one_hot() - R) + shift
-    np.maximum(let_in, KEPT_SHARE * R, out=let_in)
-    left_out = risk_of(problem.loss, problem.labels, R)
-    return (left_out + risk_of(problem.loss, problem.labels, let_in)) / 2

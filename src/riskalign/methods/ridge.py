@@ -9,10 +9,10 @@ from typing import ClassVar
 import numpy as np
 from scipy.linalg import eigh
 
-from riskalign.data.sample import Problem
+from riskalign.equations.problem import Problem
 from riskalign.data.validation import one_of
 from riskalign.equations.arrays import BoolArray, FloatArray, IntArray
-from riskalign.methods.method import Estimate, Scope, observed_risk, spelled
+from riskalign.methods.method import ByProblem, Estimate, Scope, observed_risk, spelled
 
 PENALTIES = {
     "residual": 10.0 ** np.arange(4.0, -5.0, -0.5),
@@ -159,7 +159,7 @@ def estimate_on(
 
 
 @dataclass(frozen=True, repr=False)
-class KernelRidge:
+class KernelRidge(ByProblem):
     """The squared calibration error by kernel ridge regression; it has no R.
 
     With residuals d = f - y, <d_i, d_j> is regressed on pairs of predictions by h(x, x'),

@@ -8,10 +8,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from riskalign.data.sample import Problem
+from riskalign.equations.problem import Problem
 from riskalign.equations.arrays import FloatArray, IntArray
 from riskalign.methods.binning import ROUNDING, checked_bins, sum_by
-from riskalign.methods.method import CHUNK, Estimate, Scope, plug_in, spelled
+from riskalign.methods.method import ByProblem, CHUNK, Estimate, Scope, plug_in, spelled
 
 LARGEST = 2**62
 """Codes of cells stay below this, well within 64 bits."""
@@ -55,7 +55,7 @@ def leave_one_out(problem: Problem, cell: IntArray) -> FloatArray:
 
 
 @dataclass(frozen=True, repr=False)
-class SimplexBins:
+class SimplexBins(ByProblem):
     """A grid of the simplex, each class's probability cut into bins of equal width.
 
     R_i is the label mean of the other samples in sample i's cell; samples alone in their

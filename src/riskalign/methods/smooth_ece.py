@@ -10,10 +10,10 @@ import numpy as np
 from scipy.fft import dct, idct
 from scipy.optimize import brentq
 
-from riskalign.data.sample import Problem
+from riskalign.equations.problem import Problem
 from riskalign.equations.arrays import FloatArray
 from riskalign.methods.binning import sum_by
-from riskalign.methods.method import CLASSICAL, Estimate, Scope, observed_risk
+from riskalign.methods.method import ByProblem, CLASSICAL, Estimate, Scope, observed_risk
 
 NODES = 2**16
 """Nodes of the interval; spreading residuals on them moves the error by about 1e-5 of it."""
@@ -55,7 +55,7 @@ class SmoothedResiduals:
 
 
 @dataclass(frozen=True)
-class SmoothECE:
+class SmoothECE(ByProblem):
     """The smooth expected calibration error of Błasiok and Nakkiran; it has no R.
 
     smECE_sigma is the integral over [0, 1] of |mean of K_sigma(t, f) (f - y)|, with the

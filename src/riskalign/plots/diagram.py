@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import expit, logit
 
-from riskalign.data.sample import Problem, on_simplex
+from riskalign.equations.problem import Problem
+from riskalign.equations.simplex import on_simplex, tempered
 from riskalign.data.validation import one_of
 from riskalign.equations.arrays import FLOOR, BoolArray, FloatArray
 from riskalign.equations.kernels import DIRICHLET, KERNELS, Kernel
-from riskalign.equations.starts import powered
 from riskalign.estimate import reliability_curve
 from riskalign.methods.curve import ReliabilityCurve
 from riskalign.plots.canvas import GREY, SERIES, SMALL, bare
@@ -134,7 +134,7 @@ def _within_reach(problem: Problem, curve: ReliabilityCurve, kernel: Kernel) -> 
     h, tau = np.max(curve.bandwidth), np.max(curve.flattening)  # one number each
 
     def position(p: FloatArray) -> FloatArray:
-        coordinates = powered(on_simplex(p), float(tau))[:, 1]
+        coordinates = tempered(on_simplex(p), float(tau))[:, 1]
         return kernel.coordinate(np.clip(coordinates, FLOOR, 1 - FLOOR), float(h))
 
     order = np.argsort(problem.predictions)

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from riskalign.data.sample import Problem, Sample, reduce
+from riskalign.data.notions import CLASSWISE, TOP_LABEL
+from riskalign.data.sample import Sample
+from riskalign.equations.problem import Problem
 from riskalign.data.validation import as_sample, one_of
 from riskalign.equations.losses import L2
 from riskalign.options import make_case
@@ -98,10 +100,10 @@ def problem_of(sample: Sample, notion: str | None, pos_label: object) -> tuple[P
     if pos_label is not None:
         column = _column(sample, pos_label)
         subject = _named(sample.classes[column])
-        problem = reduce(sample, "classwise", L2)[column]
+        problem = CLASSWISE.problems(sample, L2)[column]
     elif notion == "top-label" or (notion is None and len(sample.classes) > 2):
         subject = "the predicted class"
-        (problem,) = reduce(sample, "top-label", L2)
+        (problem,) = TOP_LABEL.problems(sample, L2)
     else:
         subject = _named(sample.classes[1])
         (problem,) = make_case(sample, "binary", "l2").problems
@@ -151,7 +153,7 @@ def reliability_grid(
     chosen = grid_of_axes(len(columns)) if axes is None else np.asarray(axes).ravel()
     if len(chosen) < len(columns):
         raise ValueError(f"`axes` must have one Axes a class, {len(columns)}; found {len(chosen)}.")
-    problems = reduce(sample, "classwise", L2)
+    problems = CLASSWISE.problems(sample, L2)
     for i, (ax, k) in enumerate(zip(chosen, columns, strict=False)):
         draw(ax, Diagram.of(problems[k], scale, confidence, options), None, small=True)
         ax.set_title(_named(sample.classes[k]), fontsize=10)

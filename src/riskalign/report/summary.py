@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from riskalign.data.sample import Problem, reduce
+from riskalign.equations.problem import Problem
+from riskalign.data.notions import NOTIONS, TOP_LABEL
 from riskalign.data.validation import as_sample
 from riskalign.equations.arrays import BoolArray, FloatArray, IntArray
 from riskalign.equations.losses import L2, ProperLoss
 from riskalign.estimate import calibration_error, reliability_curve
 from riskalign.methods.curve import ReliabilityCurve
 from riskalign.results import CalibrationResult, Overconfidence
-from riskalign.significance import CalibrationTest, calibration_test
+from riskalign.testing import CalibrationTest, calibration_test
 
 LOGIT_END = 9.0
 """Where a logit axis ends: at a probability of 1.2e-4, and its mirror image."""
@@ -200,13 +201,13 @@ def summarize(
     own: tuple[Diagram, ...] = ()
     if asked != "canonical":
         curve = reliability_curve(y, p, notion=asked, bandwidth=result.search, **as_estimated)
-        own = tuple(_of_problems(curve, reduce(sample, asked, L2), confidence))
+        own = tuple(_of_problems(curve, NOTIONS[asked].problems(sample, L2), confidence))
     top = None
     if asked in ("classwise", "canonical"):
         curve = reliability_curve(
             y, p, notion="top-label", bandwidth="cross-validation", **as_estimated
         )
-        (top,) = _of_problems(curve, reduce(sample, "top-label", L2), confidence)
+        (top,) = _of_problems(curve, TOP_LABEL.problems(sample, L2), confidence)
     test = None
     if n_draws:
         rows = some_rows(len(y), TEST_TERMS // (n_draws * max(len(own), 1)))

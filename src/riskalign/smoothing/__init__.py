@@ -1,59 +1,69 @@
-"""Kernel averages: exact sums over pairs, or masses on nodes; one contract."""
+"""The operator W: kernel averages, each sample left out of its own.
+
+Engines: `dense` sums over all pairs, tile by tile; `grid` spreads the samples of one-dimensional
+problems onto nodes. `operator` is their contract, `choose_smoother` picks one by structure.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from riskalign.data.sample import Problem
 from riskalign.equations.kernels import Kernel
-from riskalign.smoothing.contract import Average, Request, Smoother, Values, always
+from riskalign.equations.problem import Problem
 from riskalign.smoothing.dense import DenseSmoother
-from riskalign.smoothing.grid import GridSmoother
+from riskalign.smoothing.grid import GridSmoother, quadrature, read_at
+from riskalign.smoothing.kernel_sums import nodes_of
+from riskalign.smoothing.operator import Average, Request, Smoother, Support, Tuning
 
 __all__ = [
     "ENGINES",
+    "TINY",
     "Average",
-    "Engine",
     "Request",
     "Smoother",
-    "Values",
-    "always",
+    "Support",
+    "Tuning",
     "choose_smoother",
+    "condensed",
+    "read_at",
 ]
-
-Engine = str | Callable[[Sequence[Problem], Kernel, Values], Smoother]
-"""An engine's name, or what makes a smoother."""
 
 ENGINES = ("auto", "exact", "grid")
 """Engines known by name."""
 
 SMALL = 1_000
-"""Samples up to which exact sums cost no more than anything else."""
+"""Samples up to which exact sums of labels cost no more than anything else."""
+
+TINY = 256
+"""The same for residuals, which are smoothed by many tunings."""
 
 
 def choose_smoother(
-    problems: Sequence[Problem],
-    kernel: Kernel,
-    engine: Engine = "auto",
-    values: Values = Problem.one_hot,
+    problems: Sequence[Problem], kernel: Kernel, engine: str = "auto", *, small: int = SMALL
 ) -> Smoother:
     """The engine that the problems' structure asks for.
 
-    Exact float64 sums for small samples; nodes for problems made from one probability;
-    exact sums with float32 exponentials for larger simplices. An engine of one's own is a
-    function of problems, kernel and values.
+    - Exact float64 sums, for up to `small` rows, or if asked for.
+    - Nodes, for problems made from one probability.
+    - Exact sums with float32 exponentials, for larger simplices.
     """
-    if callable(engine):
-        return engine(problems, kernel, values)
-    one_dimensional = all(problem.predictions.ndim == 1 for problem in problems)
+    one_dimensional = all(problem.one_dimensional for problem in problems)
     if engine == "grid" and not one_dimensional:
         raise ValueError(
             "`engine='grid'` is for one-dimensional problems (binary, top-label, class-wise); "
             "canonical errors take `engine='auto'` or 'exact'."
         )
-    small = max(len(problem.labels) for problem in problems) <= SMALL
-    if engine == "exact" or (engine == "auto" and small):
-        return DenseSmoother(problems, kernel, values)
+    few = max(len(problem.labels) for problem in problems) <= small
+    if engine == "exact" or (engine == "auto" and few):
+        return DenseSmoother(problems, kernel)
     if one_dimensional:
-        return GridSmoother(problems, kernel, values)
-    return DenseSmoother(problems, kernel, values, single=True)
+        return GridSmoother(problems, kernel)
+    return DenseSmoother(problems, kernel, single=True)
+
+
+def condensed(problem: Problem, kernel: Kernel, engine: str = "auto") -> Problem:
+    """The problem by its rows, or by nodes if these are fewer."""
+    nodes = 2 * len(nodes_of(kernel)) if problem.one_dimensional else len(problem.labels)
+    if engine == "exact" or len(problem.labels) <= nodes:
+        return problem
+    return quadrature(problem, kernel)

@@ -1,31 +1,37 @@
-"""Exact sums over all pairs, as attention: one product per tile, one exp per pair.
+"""Exact sums over all pairs, as attention: one product per tile, one exponential per pair.
 
-Queries are the kernel's features of f_i, keys the points f_j, the bias one number a key,
+Queries are the kernel's features of f_i, keys the points f_j, the bias one number per key,
 values whatever is averaged. The product serves all bandwidths; no n x n array is held.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
 
 import numpy as np
 import numpy.typing as npt
 
-from riskalign.data.sample import Problem
-from riskalign.equations.arrays import FloatArray, IntArray
-from riskalign.equations.kernels import Kernel
-from riskalign.smoothing.contract import Average, Reader, Request, T, Values
+from riskalign.equations.arrays import FloatArray, IntArray, floored_log, row_sum
+from riskalign.equations.kernels import Kernel, SquaredKernel
+from riskalign.equations.problem import Problem
+from riskalign.equations.simplex import tempered
+from riskalign.smoothing.operator import ALONE, Average, Reader, Request, Support, T, Tuning, shrunk
 from riskalign.smoothing.threads import ordered_map
 from riskalign.smoothing.tiles import Centres
 
+OFFSET = 1.0
+"""Added to values while they are summed: sums of one sign lose nothing to cancellation."""
+
 
 class DenseSmoother:
-    """Exact kernel averages.
+    """Exact kernel averages; see `Smoother`.
 
     Parameters
     ----------
-    problems, kernel, values
-        The batch, the kernel, and what is averaged.
+    problems, kernel
+        The group and the kernel.
     single : bool
         Exponentials and value sums in float32. Scores stay in float64 up to the row
         maximum (but at bandwidths so wide that float32 serves them as well), so R errs by
@@ -35,30 +41,25 @@ class DenseSmoother:
 
     search_rows = 512
 
-    def __init__(
-        self, problems: Sequence[Problem], kernel: Kernel, values: Values, *, single: bool = False
-    ) -> None:
+    def __init__(self, problems: Sequence[Problem], kernel: Kernel, *, single: bool = False) -> None:
         self._problems = problems
         self._kernel = kernel
-        self._values = values
         self._dtype: npt.DTypeLike = np.float32 if single else np.float64
 
     def each(
-        self,
-        requests: Sequence[Request],
-        reader: Reader[T],
-        rows: IntArray | None = None,
+        self, requests: Sequence[Request], reader: Reader[T], rows: IntArray | None = None
     ) -> Iterator[tuple[int, IntArray, T]]:
         """See `Smoother.each`; requests of one problem share their products."""
-        for number in dict.fromkeys(problem for problem, _ in requests):
-            wanted = [i for i, (problem, _) in enumerate(requests) if problem == number]
-            centres = Centres(
-                self._problems[number],
-                self._kernel,
-                self._values(self._problems[number]),
-                [requests[i][1] for i in wanted],
-                self._dtype,
-            )
+        groups = dict.fromkeys((number, tuning.flattening) for number, tuning in requests)
+        for number, flattening in groups:
+            wanted = [
+                i
+                for i, (problem, tuning) in enumerate(requests)
+                if (problem, tuning.flattening) == (number, flattening)
+            ]
+            bandwidths = [requests[i][1].bandwidth for i in wanted]
+            problem = flattened(self._problems[number], flattening)
+            centres = Centres(problem, self._kernel, problem.one_hot(), bandwidths, self._dtype)
             every = np.arange(len(centres.points)) if rows is None else rows
 
             def block(own: IntArray, centres: Centres = centres, number: int = number) -> list[T]:
@@ -71,12 +72,145 @@ class DenseSmoother:
 
     def at(self, request: Request, points: FloatArray) -> Average:
         """See `Smoother.at`."""
-        number, bandwidth = request
-        problem = self._problems[number]
-        values = self._values(problem)
-        centres = Centres(problem, self._kernel, values, [bandwidth], self._dtype)
-        blocks = centres.split(np.arange(len(points)))
-        return concatenate(ordered_map(lambda rows: centres.averages(points[rows])[0], blocks))
+        number, tuning = request
+        problem = flattened(self._problems[number], tuning.flattening)
+        x = tempered(points, tuning.flattening)
+        return self._at(problem, self._kernel, problem.one_hot(), tuning.bandwidth, x)
+
+    def _at(
+        self, problem: Problem, kernel: Kernel, values: FloatArray, h: float, x: FloatArray
+    ) -> Average:
+        centres = Centres(problem, kernel, values, [h], self._dtype)
+        blocks = centres.split(np.arange(len(x)))
+        return concatenate(ordered_map(lambda rows: centres.averages(x[rows])[0], blocks))
+
+    def averages(
+        self,
+        values: Mapping[int, FloatArray],
+        tunings: Sequence[Tuning],
+        rows: IntArray | None = None,
+    ) -> Iterator[dict[int, FloatArray]]:
+        """See `Smoother.averages`."""
+        for group in _by_flattening(tunings):
+            per_problem = [
+                self._left_out(self._problems[k], own, group, rows) for k, own in values.items()
+            ]
+            for means in zip(*per_problem, strict=True):
+                yield dict(zip(values, means, strict=True))
+
+    def _left_out(
+        self, problem: Problem, values: FloatArray, tunings: Sequence[Tuning], rows: IntArray | None
+    ) -> list[FloatArray]:
+        """Averages of one problem at tunings of one flattening, shrunk where rows are alone."""
+        located = flattened(problem, tunings[0].flattening)
+        bandwidths = [tuning.bandwidth for tuning in tunings]
+        every = np.arange(len(problem.labels)) if rows is None else rows
+        total = np.log(problem.weights.sum() - problem.units[every])
+        points = located.points[every]
+        found = []
+        averages = self._at_own(located, self._kernel, values + OFFSET, bandwidths, every)
+        for h, average in zip(bandwidths, averages, strict=True):
+            log_own = np.log(problem.units[every]) + self._kernel.log_peak(points, h)
+            share = shrunk(average.log_density + total, log_own)[:, None]
+            found.append((average.mean - OFFSET) * share)
+        return found
+
+    def squares(self, numbers: Sequence[int], tuning: Tuning) -> dict[int, FloatArray]:
+        """See `Smoother.squares`."""
+        result = {}
+        for k in numbers:
+            problem = flattened(self._problems[k], tuning.flattening)
+            every, nothing = np.arange(len(problem.labels)), np.empty((len(problem.labels), 0))
+            log_sums = []
+            for kernel, masses in (
+                (self._kernel, problem),
+                (SquaredKernel(self._kernel), squared_masses(problem)),
+            ):
+                (average,) = self._at_own(masses, kernel, nothing, [tuning.bandwidth], every)
+                others = masses.weights.sum() - masses.units
+                log_sums.append(average.log_density + np.log(others))
+            log_own = self._kernel.log_peak(problem.points, tuning.bandwidth)
+            log_own += np.log(ALONE * problem.units)
+            of_weights, of_squares = log_sums
+            rest = np.maximum(of_weights, log_own)
+            result[k] = np.minimum(np.exp(of_squares - 2 * rest), 1.0)
+        return result
+
+    def _at_own(
+        self,
+        problem: Problem,
+        kernel: Kernel,
+        values: FloatArray,
+        bandwidths: Sequence[float],
+        rows: IntArray,
+    ) -> list[Average]:
+        """Leave-one-out averages of some rows, one per bandwidth."""
+        centres = Centres(problem, kernel, values, bandwidths, self._dtype)
+        blocks = centres.split(rows)
+        parts = list(
+            ordered_map(lambda own: centres.averages(centres.points[own], own), blocks)
+        )
+        return [concatenate(part[i] for part in parts) for i in range(len(bandwidths))]
+
+    def averages_at(
+        self, values: FloatArray, request: Request, points: FloatArray
+    ) -> tuple[FloatArray, Support]:
+        """See `Smoother.averages_at`."""
+        number, tuning = request
+        problem = flattened(self._problems[number], tuning.flattening)
+        x, h = tempered(points, tuning.flattening), tuning.bandwidth
+        average = self._at(problem, self._kernel, values + OFFSET, h, x)
+        squared = squared_masses(problem)
+        nothing = np.empty((len(values), 0))
+        of_squares = self._at(squared, SquaredKernel(self._kernel), nothing, h, x).log_density
+        log_squares = of_squares + np.log(squared.weights.sum())
+        log_sum = average.log_density + np.log(problem.weights.sum())
+        log_own = self._kernel.log_peak(x, h) + np.log(problem.unit)
+        mean = (average.mean - OFFSET) * shrunk(log_sum, log_own)[:, None]
+        return mean, support_of(log_sum, log_squares, log_own, problem, tuning, points, x)
+
+
+def support_of(
+    log_sum: FloatArray,
+    log_squares: FloatArray,
+    log_own: FloatArray,
+    problem: Problem,
+    tuning: Tuning,
+    points: FloatArray,
+    x: FloatArray,
+) -> Support:
+    """What averages rest on, from logarithms of sums of weights and of their squares.
+
+    `points` are those asked for, `x` the same in the kernel's coordinates.
+    """
+    # The flattened simplex is stretched by a factor, and with it the density.
+    stretch = (x.shape[1] - 1) * np.log(tuning.flattening)
+    stretch = stretch + row_sum(floored_log(x)) - row_sum(floored_log(points))
+    return Support(
+        np.exp(log_sum + stretch) / problem.weights.sum(),
+        np.exp(2 * log_sum - log_squares),
+        np.exp(log_sum - log_own),
+    )
+
+
+def flattened(problem: Problem, flattening: float) -> Problem:
+    """The problem in coordinates f^flattening."""
+    if flattening == 1.0:
+        return problem
+    return replace(problem, predictions=tempered(problem.predictions, flattening))
+
+
+def squared_masses(problem: Problem) -> Problem:
+    """The problem whose weights are sums of squared weights."""
+    return replace(
+        problem, weights=problem.weights * problem.units, sample_weights=problem.units**2
+    )
+
+
+def _by_flattening(tunings: Sequence[Tuning]) -> Iterator[list[Tuning]]:
+    """Consecutive tunings of one flattening."""
+    for _, group in groupby(tunings, key=lambda tuning: tuning.flattening):
+        yield list(group)
 
 
 def exact_rows(

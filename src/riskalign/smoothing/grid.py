@@ -1,21 +1,30 @@
-"""Kernel averages of one-dimensional problems in O(n): spread, multiply, interpolate."""
+"""Kernel averages of one-dimensional problems in O(n): spread, multiply, interpolate.
+
+Samples are spread onto nodes, kernel sums are computed at the nodes, and are interpolated at the
+rows, where each sample's own term is taken out:
+
+    (W v)_i = (sum_j k_ij w_j v_j - k_ii u_i v_i) / (sum_j k_ij w_j - k_ii u_i),
+
+with w_j the weight of row j and u_i that of the one sample which is left out.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from riskalign.data.sample import Problem
-from riskalign.equations.arrays import BoolArray, FloatArray, IntArray, as_slice
+from riskalign.equations.arrays import FloatArray, IntArray, as_slice
 from riskalign.equations.kernels import Kernel
-from riskalign.smoothing.contract import Average, Reader, Request, T, Values
-from riskalign.smoothing.dense import DenseSmoother
-from riskalign.smoothing.masses import MassTable, own_kernel
+from riskalign.equations.problem import Problem
+from riskalign.equations.simplex import tempered
+from riskalign.smoothing.dense import DenseSmoother, flattened, support_of
+from riskalign.smoothing.kernel_sums import kernel_sums, nodes_of, own_kernel, resolution_of
 from riskalign.smoothing.neighbours import Neighbours
-from riskalign.smoothing.nodes import nodes_at
+from riskalign.smoothing.operator import ALONE, Average, Reader, Request, Support, T, Tuning
 from riskalign.smoothing.threads import ordered_map
 
 CHUNK = 60_000
@@ -24,151 +33,143 @@ CHUNK = 60_000
 KEPT = 400_000
 """Rows times problems whose interpolation weights are kept between calls, 40 MB."""
 
-BATCH = 64
+GROUP = 64
 """Problems whose sums at all requested bandwidths are held at once."""
+
+FAINT = 1e-9
+"""Samples below which a sum is the rounding of none."""
 
 THREADED = 50_000
 """Rows of a problem from which threads pay: shorter operations wait for the interpreter."""
 
-ISOLATED = 0.15
-"""A row whose own term outweighs the rest by more than 1/ISOLATED is summed exactly: what
-remains after its removal is too small a part of what was interpolated."""
 
+def quadrature(problem: Problem, kernel: Kernel) -> Problem:
+    """The problem with its samples spread onto the kernel's nodes, one row per node and label.
 
-def without_own(
-    weights: csr_array,
-    sums: FloatArray,
-    columns: FloatArray,
-    mean_weight: float,
-    *,
-    adds_up: bool = False,
-) -> tuple[FloatArray, FloatArray, BoolArray]:
-    """Sums at rows without each row's own term, and which rows are isolated.
-
-    Parameters
-    ----------
-    sums : kernel sums of the columns and, last, the own kernel at the nodes, (c+1, M)
-    columns : what the rows themselves add, (c, b)
-    adds_up : whether the columns add up to the samples' weights; otherwise these are the
-        last column
-
-    Returns
-    -------
-    Sums of the values (d, b), of the weights (b,), and what is isolated (b,).
+    Sums over samples of smooth functions of prediction and label are sums over these rows. A
+    row's weight may be slightly negative.
     """
-    *interpolated, own_kernel = (weights @ column for column in sums)  # (b,) each
-    own = own_kernel * columns
-    rest: FloatArray = np.array(interpolated)
-    rest -= own
-    own *= ISOLATED
-    isolated: BoolArray = np.logical_or.reduce(np.abs(rest) < np.abs(own))
-    total: FloatArray = rest.sum(axis=0) if adds_up else rest[-1]
-    # A light sample is as isolated as one of mean weight would be in its place.
-    own_kernel *= ISOLATED * mean_weight
-    isolated |= total < own_kernel
-    return (rest if adds_up else rest[:-1]), total, isolated
+    nodes = nodes_of(kernel)
+    own = problem.labels == 1
+    masses = np.zeros((2, len(nodes), 2))  # labels, nodes, (weights, squared weights)
+    for start in range(0, len(own), CHUNK):
+        rows = slice(start, start + CHUNK)
+        spread = nodes.weights(problem.predictions[rows]).T
+        w, squares = problem.weights[rows], problem.weights[rows] * problem.units[rows]
+        of_label = own[rows]
+        columns = np.stack([w * ~of_label, squares * ~of_label, w * of_label, squares * of_label])
+        masses += (spread @ columns.T).reshape(len(nodes), 2, 2).transpose(1, 0, 2)
+    weights, squares = masses.reshape(-1, 2).T
+    units = np.full_like(weights, problem.unit)
+    low, high = problem.units.min(), problem.units.max()
+    if low < high:  # the mean weight of a sample near each node
+        known = weights > ALONE * low
+        units[known] = np.clip(squares[known] / weights[known], low, high)
+    labels = np.repeat(np.array([0, 1], dtype=np.int8), len(nodes))
+    return replace(
+        problem, predictions=nodes.twice, labels=labels, weights=weights, sample_weights=units
+    )
+
+
+def read_at(
+    known: Problem, values: FloatArray, problem: Problem, rows: IntArray, kernel: Kernel
+) -> FloatArray:
+    """Values ``(n, c)`` of the rows that a problem was condensed to, at rows of the problem.
+
+    Those of nodes are interpolated between the nodes of a row's own label.
+    """
+    nodes = nodes_of(kernel)
+    if known.predictions is not nodes.twice:
+        return values[rows]
+    found = np.empty((len(rows), values.shape[1]))
+    labels, p = problem.labels[rows], problem.predictions[rows]
+    for y, of_label in enumerate(np.split(values, 2)):
+        own = np.flatnonzero(labels == y)
+        found[own] = nodes.weights(p[own]) @ of_label
+    return found
 
 
 class GridSmoother:
-    """Kernel averages through masses on nodes; the contract of `DenseSmoother`.
+    """Kernel averages through masses on nodes; the contract of `Smoother`.
 
-    All problems share the node-to-node kernel matrix of a bandwidth, as one product.
+    All problems share the node-to-node kernel matrix of a tuning, as one product.
     """
 
-    def __init__(self, problems: Sequence[Problem], kernel: Kernel, values: Values) -> None:
+    def __init__(self, problems: Sequence[Problem], kernel: Kernel) -> None:
         self._problems = problems
         self._kernel = kernel
-        self._values = values
+        self._nodes = nodes_of(kernel)
         self.search_rows = max(5_000, len(problems[0].labels) // 20)
         self._workers = None if len(problems[0].labels) >= THREADED else 1
-        self._adds_up = values is Problem.one_hot
-        self._resolution = kernel.bandwidth_range(2)[0]
-        self._nodes = nodes_at(kernel, self._resolution)
         self._kept: dict[int, csr_array] = {}
+        self._masses: dict[int, FloatArray] = {}
         self._keeps = sum(len(problem.labels) for problem in problems) <= KEPT
-        self._tables: list[MassTable] = []
-        self._ranges: list[tuple[FloatArray, FloatArray]] = []
-        self._spread()
-        # Of large batches, rows come problem by problem: few need to be in order at once.
+        # Of large groups, rows come problem by problem: few need to be in order at once.
         self._neighbours = lru_cache(maxsize=len(problems) if self._keeps else 4)(self._in_order)
         self._totals = [float(problem.weights.sum()) for problem in problems]
 
-    def _spread(self) -> None:
-        """Masses of every problem, and the range of what is averaged."""
-        tasks = [
-            (number, start)
-            for number, problem in enumerate(self._problems)
-            for start in range(0, len(problem.labels), CHUNK)
-        ]
+    def _in_order(self, number: int, flattening: float) -> Neighbours:
+        return Neighbours(flattened(self._problems[number], flattening), self._kernel)
 
-        def chunk(task: tuple[int, int]) -> tuple[MassTable, FloatArray]:
-            number, start = task
-            part = self._problems[number].take(slice(start, start + CHUNK))
-            columns = self._columns(part)
-            weights = self._nodes.weights(part.predictions)
-            if self._keeps and len(part.labels) == len(self._problems[number].labels):
-                self._kept[number] = weights
-            table = MassTable(self._kernel, self._resolution, weights.T @ columns.T)
-            return table, self._extremes(part)
+    def _is_quadrature(self, number: int) -> bool:
+        return self._problems[number].predictions is self._nodes.twice
 
-        for (number, _), (table, (low, high)) in zip(
-            tasks, ordered_map(chunk, tasks, self._workers), strict=True
-        ):
-            if number == len(self._tables):
-                self._tables.append(table)
-                self._ranges.append((low, high))
-                continue
-            self._tables[number] = self._tables[number].merge(table)
-            known = self._ranges[number]
-            self._ranges[number] = (np.minimum(known[0], low), np.maximum(known[1], high))
+    def _interpolation(self, number: int, rows: IntArray | slice) -> csr_array:
+        """Interpolation weights of some rows; those of small groups are kept."""
+        if not self._keeps:
+            return self._nodes.weights(self._problems[number].predictions[rows])
+        if number not in self._kept:
+            self._kept[number] = self._nodes.weights(self._problems[number].predictions)
+        kept = self._kept[number]
+        return kept if isinstance(rows, slice) and rows == slice(None) else kept[rows]
 
-    def _in_order(self, number: int) -> Neighbours:
-        return Neighbours(self._problems[number], self._kernel, self._values)
+    def _spread(self, number: int, columns: FloatArray) -> FloatArray:
+        """Masses of columns ``(n, c)``, weights included, on the nodes, ``(M, c)``."""
+        if self._is_quadrature(number):
+            return columns[: len(self._nodes)] + columns[len(self._nodes) :]
+        masses = np.zeros((len(self._nodes), columns.shape[1]))
+        for start in range(0, len(columns), CHUNK):
+            rows = slice(start, start + CHUNK) if len(columns) > CHUNK else slice(None)
+            masses += self._interpolation(number, rows).T @ columns[rows]
+        return masses
 
-    def _columns(self, part: Problem) -> FloatArray:
-        """What samples add to the sums: their weighted values and, last, their weights, (d+1, b).
+    def _at_rows(self, number: int, sums: FloatArray) -> FloatArray:
+        """Sums ``(M, c)`` at the problem's rows, ``(n, c)``."""
+        if self._is_quadrature(number):
+            return np.concatenate([sums, sums])
+        n = len(self._problems[number].labels)
+        if n <= CHUNK:
+            found: FloatArray = self._interpolation(number, slice(None)) @ sums
+            return found
+        starts = range(0, n, CHUNK)
+        return np.concatenate(
+            [self._interpolation(number, slice(a, a + CHUNK)) @ sums for a in starts]
+        )
 
-        The weighted values of labels add up to the weights, which are left out, (d, b).
-        """
-        if self._adds_up:
-            positive = part.labels * part.weights
-            return np.array([part.weights - positive, positive])
-        values = self._values(part)
-        return np.concatenate([values.T, np.ones((1, len(values)))]) * part.weights
-
-    def _extremes(self, part: Problem) -> FloatArray:
-        """The least and the largest of what is averaged, (2, d)."""
-        if self._adds_up:
-            return np.array([[0.0, 0.0], [1.0, 1.0]])
-        values = self._values(part)
-        return np.array([values.min(axis=0), values.max(axis=0)])
+    # Averages of labels, exact for isolated rows.
 
     def each(
-        self,
-        requests: Sequence[Request],
-        reader: Reader[T],
-        rows: IntArray | None = None,
+        self, requests: Sequence[Request], reader: Reader[T], rows: IntArray | None = None
     ) -> Iterator[tuple[int, IntArray, T]]:
-        """See `Smoother.each`; requests at one bandwidth share its kernel matrix."""
-        coarse = [i for i, (_, h) in enumerate(requests) if h >= self._resolution]
-        fine = [i for i, (_, h) in enumerate(requests) if h < self._resolution]
-        if fine:  # narrower than the nodes resolve
-            dense = DenseSmoother(self._problems, self._kernel, self._values)
+        """See `Smoother.each`; requests of one tuning share its kernel matrix."""
+        resolved = [
+            tuning.bandwidth >= resolution_of(self._kernel) for _, tuning in requests
+        ]
+        coarse, fine = np.flatnonzero(resolved).tolist(), np.flatnonzero(~np.array(resolved))
+        if len(fine):  # narrower than the nodes resolve
+            dense = DenseSmoother(self._problems, self._kernel)
             for i, own, result in dense.each([requests[i] for i in fine], reader, rows):
-                yield fine[i], own, result
+                yield int(fine[i]), own, result
         numbers = list(dict.fromkeys(requests[i][0] for i in coarse))
-        for start in range(0, len(numbers), BATCH):
-            batch = set(numbers[start : start + BATCH])
-            wanted = {i: requests[i] for i in coarse if requests[i][0] in batch}
-            yield from self._each_of_batch(wanted, reader, rows)
+        for start in range(0, len(numbers), GROUP):
+            group = set(numbers[start : start + GROUP])
+            wanted = {i: requests[i] for i in coarse if requests[i][0] in group}
+            yield from self._each_of_group(wanted, reader, rows)
 
-    def _each_of_batch(
-        self,
-        wanted: dict[int, Request],
-        reader: Reader[T],
-        rows: IntArray | None,
+    def _each_of_group(
+        self, wanted: dict[int, Request], reader: Reader[T], rows: IntArray | None
     ) -> Iterator[tuple[int, IntArray, T]]:
-        sums = self._node_sums(wanted)
+        sums = self._label_sums(wanted)
         by_problem: dict[int, list[int]] = {}
         for i, (number, _) in wanted.items():
             by_problem.setdefault(number, []).append(i)
@@ -180,11 +181,11 @@ class GridSmoother:
 
         def chunk(task: tuple[int, IntArray]) -> list[T]:
             number, own = task
-            weights = self._interpolation(number, own)
-            columns = self._columns(self._problems[number].take(as_slice(own)))
+            whole = len(own) == len(self._problems[number].labels)
+            weights = self._interpolation(number, slice(None) if whole else as_slice(own))
             read = reader(number, own)
             return [
-                read(self._leave_out(wanted[i], own, columns, weights, sums[i]))
+                read(self._labels_left_out(wanted[i], own, weights @ sums[i]))
                 for i in by_problem[number]
             ]
 
@@ -193,95 +194,171 @@ class GridSmoother:
             for i, result in zip(by_problem[number], results, strict=True):
                 yield i, own, result
 
-    def _interpolation(self, number: int, rows: IntArray) -> csr_array:
-        """Interpolation weights of some rows; those of small batches are kept."""
-        if number not in self._kept:
-            part = self._problems[number].take(as_slice(rows))
-            return self._nodes.weights(part.predictions)
-        kept = self._kept[number]
-        return kept if len(rows) == kept.shape[0] else kept[rows]
+    def _label_masses(self, number: int) -> FloatArray:
+        """Weights of label 0 and of label 1 on the nodes, ``(M, 2)``; kept, because they are few."""
+        if number not in self._masses:
+            problem = self._problems[number]
+            weighted = problem.weights[:, None] * problem.one_hot()
+            self._masses[number] = self._spread(number, weighted)
+        return self._masses[number]
 
-    def _node_sums(self, wanted: dict[int, Request]) -> dict[int, FloatArray]:
-        """Per request: kernel sums of the columns at the nodes, and the own term, (d+2, M)."""
-        by_bandwidth: dict[float, list[int]] = {}
-        for i, (_, h) in wanted.items():
-            by_bandwidth.setdefault(h, []).append(i)
-        width = self._tables[0].mass.shape[1]
+    def _label_sums(self, wanted: dict[int, Request]) -> dict[int, FloatArray]:
+        """Per request: kernel sums of labels 0 and 1 at the nodes, and the own term, (M, 3)."""
+        by_tuning: dict[Tuning, list[int]] = {}
+        for i, (_, tuning) in wanted.items():
+            by_tuning.setdefault(tuning, []).append(i)
 
-        def bandwidth_sums(h: float) -> list[FloatArray]:
-            numbers = [wanted[i][0] for i in by_bandwidth[h]]
-            masses = np.concatenate([self._tables[number].mass for number in numbers], axis=1)
-            at_nodes = MassTable(self._kernel, self._resolution, masses).sums(h)
-            own = own_kernel(self._kernel, self._resolution, h)
-            parts = at_nodes.T.reshape(len(numbers), width, -1)
-            return [np.concatenate([part, own[None]]) for part in parts]
+        def of_tuning(tuning: Tuning) -> list[FloatArray]:
+            masses = [self._label_masses(wanted[i][0]) for i in by_tuning[tuning]]
+            at_nodes = kernel_sums(self._kernel, tuning, np.concatenate(masses, axis=1))
+            own = own_kernel(self._kernel, tuning)[:, None]
+            parts = np.split(at_nodes, len(masses), axis=1)
+            return [np.concatenate([part, own], axis=1) for part in parts]
 
-        bandwidths = list(by_bandwidth)
+        tunings = list(by_tuning)
         result: dict[int, FloatArray] = {}
-        sums = ordered_map(bandwidth_sums, bandwidths, self._workers)
-        for h, parts in zip(bandwidths, sums, strict=True):
-            result.update(zip(by_bandwidth[h], parts, strict=True))
+        sums = ordered_map(of_tuning, tunings, self._workers)
+        for tuning, parts in zip(tunings, sums, strict=True):
+            result.update(zip(by_tuning[tuning], parts, strict=True))
         return result
 
-    def _leave_out(
-        self,
-        request: Request,
-        rows: IntArray,
-        columns: FloatArray,
-        weights: csr_array,
-        sums: FloatArray,
-    ) -> Average:
-        """Interpolated sums without each row's own term; isolated rows exactly."""
-        number, h = request
-        others = self._totals[number] - self._problems[number].weights[as_slice(rows)]
-        return self._average(
-            number,
-            without_own(weights, sums, columns, self._mean_weight(number), adds_up=self._adds_up),
-            others,
-            lambda isolated: self._neighbours(number).averages(h, rows[isolated]),
-        )
-
-    def at(self, request: Request, points: FloatArray) -> Average:
-        """See `Smoother.at`; points far from all samples, and narrow kernels, exactly."""
-        number, h = request
-        dense = DenseSmoother(self._problems, self._kernel, self._values)
-        if h < self._resolution:
-            return dense.at(request, points)
-        weights = self._nodes.weights(points[:, 1])
-        sums = self._node_sums({0: request})[0]
-        nothing = np.zeros((len(sums) - 1, len(points)))
-        return self._average(
-            number,
-            without_own(weights, sums, nothing, self._mean_weight(number), adds_up=self._adds_up),
-            self._totals[number],
-            lambda isolated: dense.at(request, points[isolated]),
-        )
-
-    def _average(
-        self,
-        number: int,
-        interpolated: tuple[FloatArray, FloatArray, BoolArray],
-        mass: float | FloatArray,
-        exactly: Callable[[BoolArray], Average],
-    ) -> Average:
-        """Averages from what `without_own` gives; isolated rows are replaced by exact ones."""
-        values, total, isolated = interpolated
+    def _labels_left_out(self, request: Request, rows: IntArray, sums: FloatArray) -> Average:
+        """Interpolated sums ``(b, 3)`` without each sample's own term; isolated rows exactly."""
+        number, tuning = request
+        problem = self._problems[number]
+        some = as_slice(rows)
+        own = sums[:, 2] * problem.units[some]
+        rest = sums[:, :2]
+        rest[np.arange(len(rest)), problem.labels[some]] -= own
+        total = rest[:, 0] + rest[:, 1]
+        # What remains after a sample's removal must not be too small a part of it, for its own
+        # label either; a light sample is as isolated as one of mean weight would be in its place.
+        kept = rest[np.arange(len(rest)), problem.labels[some]]
+        least = ALONE * sums[:, 2] * problem.unit
+        isolated = (np.abs(kept) < ALONE * own) | (total < np.maximum(least, ALONE * own))
         with np.errstate(divide="ignore", invalid="ignore"):  # isolated rows are replaced
-            mean = np.divide(values, total, out=values).T  # (b, d)
-        exact = exactly(isolated) if isolated.any() else None
-        if exact is not None:
+            mean = rest / total[:, None]
+        exact = None
+        if isolated.any():
+            near = self._neighbours(number, tuning.flattening)
+            exact = near.averages(tuning.bandwidth, rows[isolated])
             mean[isolated] = exact.mean
-        # Averages stay within the range of their values, which interpolation may leave by 1e-9.
-        np.clip(mean, *self._ranges[number], out=mean)
+        # Averages stay within the range of labels, which interpolation may leave by 1e-9.
+        np.clip(mean, 0.0, 1.0, out=mean)
+        others = self._totals[number] - problem.units[some]
 
         def log_density() -> FloatArray:
             with np.errstate(divide="ignore", invalid="ignore"):
-                result: FloatArray = np.log(total / mass)
+                result: FloatArray = np.log(total / others)
             if exact is not None:
                 result[isolated] = exact.log_density
             return result
 
         return Average(mean, log_density)
 
-    def _mean_weight(self, number: int) -> float:
-        return self._totals[number] / len(self._problems[number].labels)
+    def at(self, request: Request, points: FloatArray) -> Average:
+        """See `Smoother.at`; points far from all samples, and narrow kernels, exactly."""
+        number, tuning = request
+        dense = DenseSmoother(self._problems, self._kernel)
+        if tuning.bandwidth < resolution_of(self._kernel):
+            return dense.at(request, points)
+        problem = self._problems[number]
+        weights = self._nodes.weights(points[:, 1])
+        sums = weights @ self._label_sums({0: request})[0]
+        total = sums[:, 0] + sums[:, 1]
+        isolated = total < ALONE * sums[:, 2] * problem.unit
+        with np.errstate(divide="ignore", invalid="ignore"):  # isolated points are replaced
+            mean = sums[:, :2] / total[:, None]
+            log_density = np.log(total / self._totals[number])
+        if isolated.any():
+            exact = dense.at(request, points[isolated])
+            mean[isolated], log_density[isolated] = exact.mean, exact.log_density
+        return Average(np.clip(mean, 0.0, 1.0), lambda: log_density)
+
+    # Averages of any values, shrunk where rows are alone.
+
+    def averages(
+        self,
+        values: Mapping[int, FloatArray],
+        tunings: Sequence[Tuning],
+        rows: IntArray | None = None,
+    ) -> Iterator[dict[int, FloatArray]]:
+        """See `Smoother.averages`."""
+        masses = {}
+        for k, own in values.items():
+            columns = np.column_stack([own, np.ones(len(own))])
+            columns *= self._problems[k].weights[:, None]
+            masses[k] = self._spread(k, columns)
+        joined = np.concatenate(list(masses.values()), axis=1)
+        ends = np.cumsum([mass.shape[1] for mass in masses.values()])[:-1]
+
+        def of_tuning(tuning: Tuning) -> dict[int, FloatArray]:
+            if tuning.bandwidth < resolution_of(self._kernel):
+                return next(DenseSmoother(self._problems, self._kernel).averages(values, [tuning]))
+            sums = np.split(kernel_sums(self._kernel, tuning, joined), ends, axis=1)
+            peak = own_kernel(self._kernel, tuning)
+            found = {}
+            for (k, own), at_nodes in zip(values.items(), sums, strict=True):
+                left_out = self._own_terms(k, peak)
+                at_rows = self._at_rows(k, at_nodes)
+                mean = at_rows[:, :-1] - left_out[:, None] * own
+                mean /= self._rest(at_rows[:, -1], left_out)[:, None]
+                found[k] = mean
+            return found
+
+        for found in ordered_map(of_tuning, tunings):
+            yield found if rows is None else {k: own[rows] for k, own in found.items()}
+
+    def _own_terms(self, number: int, peak: FloatArray) -> FloatArray:
+        """What each sample adds to the sum at its own place, ``(n,)``."""
+        at_rows = self._at_rows(number, peak[:, None])[:, 0]
+        own: FloatArray = at_rows * self._problems[number].units
+        return own
+
+    @staticmethod
+    def _rest(total: FloatArray, own: FloatArray) -> FloatArray:
+        """Sums of the neighbours' weights, at least a share of the own sample."""
+        return np.maximum(total - own, ALONE * own)
+
+    def squares(self, numbers: Sequence[int], tuning: Tuning) -> dict[int, FloatArray]:
+        """See `Smoother.squares`."""
+        if tuning.bandwidth < resolution_of(self._kernel):
+            return DenseSmoother(self._problems, self._kernel).squares(numbers, tuning)
+        masses = []
+        for k in numbers:
+            weights = self._problems[k].weights
+            masses.append(self._spread(k, np.stack([weights, weights * self._problems[k].units], 1)))
+        of_weights, of_squares = np.stack(masses, axis=2).transpose(1, 0, 2)  # (M, P) each
+        sums = kernel_sums(self._kernel, tuning, of_weights)
+        square_sums = kernel_sums(self._kernel, tuning, of_squares, squared=True)
+        peak = own_kernel(self._kernel, tuning)
+        result = {}
+        for i, k in enumerate(numbers):
+            both = self._at_rows(k, np.stack([sums[:, i], square_sums[:, i]], axis=1))
+            own = self._own_terms(k, peak)
+            rest = self._rest(both[:, 0], own)
+            result[k] = np.clip((both[:, 1] - own**2) / rest**2, 0.0, 1.0)
+        return result
+
+    def averages_at(
+        self, values: FloatArray, request: Request, points: FloatArray
+    ) -> tuple[FloatArray, Support]:
+        """See `Smoother.averages_at`."""
+        number, tuning = request
+        if tuning.bandwidth < resolution_of(self._kernel):
+            dense = DenseSmoother(self._problems, self._kernel)
+            return dense.averages_at(values, request, points)
+        problem = self._problems[number]
+        weighted = problem.weights[:, None] * np.column_stack([values, np.ones(len(values))])
+        squared = (problem.weights * problem.units)[:, None]
+        sums = kernel_sums(self._kernel, tuning, self._spread(number, weighted))
+        of_squares = kernel_sums(self._kernel, tuning, self._spread(number, squared), squared=True)
+        at_points = self._nodes.weights(points[:, 1]) @ np.column_stack([sums, of_squares])
+        x = tempered(points, tuning.flattening)
+        log_own = self._kernel.log_peak(x, tuning.bandwidth) + np.log(problem.unit)
+        faint = FAINT * np.exp(log_own)  # far from all samples sums are rounding
+        total = np.maximum(at_points[:, -2], faint)
+        rest = np.maximum(at_points[:, -2], ALONE * np.exp(log_own))
+        log_squares = np.log(np.maximum(at_points[:, -1], faint**2))
+        support = support_of(np.log(total), log_squares, log_own, problem, tuning, points, x)
+        return at_points[:, :-2] / rest[:, None], support

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from riskalign.data.sample import Problem, on_simplex
 from riskalign.equations.arrays import BoolArray, FloatArray, IntArray
 from riskalign.equations.kernels import Kernel
-from riskalign.smoothing.contract import Average, Values
+from riskalign.equations.problem import Problem
+from riskalign.equations.simplex import on_simplex
+from riskalign.smoothing.operator import Average
 from riskalign.smoothing.dense import exact_rows
 
 REACHES = (64, 1_024, 16_384)
@@ -28,10 +29,10 @@ class Neighbours:
     are negligible, the window holds the whole sum; other rows are summed over all samples.
     """
 
-    def __init__(self, problem: Problem, kernel: Kernel, values: Values) -> None:
+    def __init__(self, problem: Problem, kernel: Kernel) -> None:
         self._problem = problem
         self._kernel = kernel
-        self._values = values
+        self._values = problem.one_hot()  # (n, 2)
         self._p = problem.predictions  # (n,)
         self._order = np.argsort(np.ascontiguousarray(self._p)).astype(np.int32)
         self._sorted = self._p[self._order]
@@ -40,7 +41,7 @@ class Neighbours:
 
     def averages(self, h: float, rows: IntArray) -> Average:
         """Leave-one-out averages of rows ``(b,)``: in a window, a wider one, or over all."""
-        mean = np.empty((len(rows), self._values(self._problem.take(rows[:1])).shape[1]))
+        mean = np.empty((len(rows), self._values.shape[1]))
         log_density = np.empty(len(rows))
         left = np.arange(len(rows))
         for reach in REACHES:
@@ -59,7 +60,7 @@ class Neighbours:
             left = np.concatenate(incomplete)
             if not len(left):
                 return Average(mean, lambda: log_density)
-        exact = exact_rows(self._problem, self._kernel, self._values(self._problem), h, rows[left])
+        exact = exact_rows(self._problem, self._kernel, self._values, h, rows[left])
         mean[left], log_density[left] = exact.mean, exact.log_density
         return Average(mean, lambda: log_density)
 
@@ -72,7 +73,8 @@ class Neighbours:
         log_kernel = self._log_kernel(h, rows, centres)
         with np.errstate(divide="ignore"):
             terms = log_kernel + np.log(self._problem.weights[centres])
-        terms[centres == rows[:, None]] = -np.inf  # left out
+            own = np.log(self._problem.weights[rows] - self._problem.units[rows])  # one left out
+        terms = np.where(centres == rows[:, None], log_kernel + own[:, None], terms)
         top = terms.max(axis=1)
         # What lies beyond an end weighs at most as if all of it were the heaviest sample there.
         left = np.where(first == 0, -np.inf, log_kernel[:, 0])
@@ -81,11 +83,10 @@ class Neighbours:
         with np.errstate(invalid="ignore"):  # rows without a finite term are not complete
             weights = np.exp(terms - top[:, None])
             sums = weights.sum(axis=1)
-            near = self._values(self._problem.take(centres.ravel()))  # (b * width, d)
-            mean = np.einsum("bw,bwd->bd", weights, near.reshape(*centres.shape, -1))
+            mean = np.einsum("bw,bwd->bd", weights, self._values[centres])
             mean /= sums[:, None]
             log_density = top + np.log(sums)
-        log_density -= np.log(self._total - self._problem.weights[rows])
+        log_density -= np.log(self._total - self._problem.units[rows])
         complete: BoolArray = np.isfinite(top) & (beyond < top - NEGLIGIBLE)
         return Average(mean, lambda: log_density), complete
 

@@ -1,15 +1,27 @@
-"""Nodes on [0, 1], dense where the kernel is narrow, and polynomials between them."""
+"""Nodes on [0, 1], dense where kernels are narrow, and polynomials between them.
+
+A smooth function of a probability is known by its values at the nodes: between them it is
+the polynomial of degree seven through the eight nearest. The transpose of that interpolation
+*spreads* samples onto nodes, so that a sum over samples becomes a sum over nodes,
+
+    sum_i w_i f(p_i) = sum_a m_a f(x_a),    m_a = sum_i w_i P_ia,
+
+with P_ia the weight of node a in the polynomial at p_i.
+"""
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
+import numpy.typing as npt
+from scipy.interpolate import CubicSpline
 from scipy.sparse import csr_array
+from scipy.special import expit
 
-from riskalign.data.sample import on_simplex
 from riskalign.equations.arrays import FLOOR, FloatArray
 from riskalign.equations.kernels import Kernel
+from riskalign.equations.simplex import LOG_ODDS_END, log_odds
 
 SPACING = 0.22
 """Distance of neighbouring nodes in units of the kernel's width."""
@@ -17,72 +29,114 @@ SPACING = 0.22
 STENCIL = 8
 """Nodes that share a sample: polynomials of degree seven."""
 
-HALVINGS = 60
-"""Bisection steps that find a node: more than the bits of a float64."""
+KNOTS = 8_193
+"""Knots of the spline from log-odds to places among the nodes: it errs by 1e-11 nodes."""
+
+DIFFERENCE = 1e-4
+"""Step in log-odds of the numerical derivative that measures a kernel's width."""
+
+NEWTON_STEPS = 3
+"""Newton steps that find a node's log-odds from the inverse spline's."""
+
+CHUNK = 8_192
+"""Samples whose weights are computed at once: temporaries stay in cache."""
 
 
 class Nodes:
     """Nodes that resolve a kernel at bandwidths from `resolution` up.
 
-    The first and the last node are 0 and 1 themselves; between them nodes are evenly spaced
-    in the kernel's coordinate, from the floor of the logarithm to its mirror image.
+    The first and the last node are 0 and 1 themselves. Between them nodes follow a coordinate
+    whose unit is the kernel's width, from the floor of the logarithm to its mirror image.
+    Nodes for several flattenings tau resolve the kernel of every f^tau at once: the squares of
+    their densities add up.
+
+    Attributes
+    ----------
+    probabilities : (M,), the nodes
+    log_odds : (M,), their log-odds, those of the floor (and of its mirror image) at 0 (at 1)
     """
 
-    def __init__(self, kernel: Kernel, resolution: float) -> None:
-        self.kernel = kernel
-        self.resolution = resolution
-        end = abs(self._position(np.array([FLOOR]))[0])
-        self._half = max(int(np.ceil(end / SPACING)), STENCIL)  # intervals on each side of 1/2
-        self._end = end
-        inner = self._lower_half()
-        left = np.concatenate([[0.0], inner, [0.5]])
-        self.points = np.concatenate(  # (M, 2), accurate in both tails
-            [on_simplex(left), on_simplex(left[:-1])[::-1, ::-1]]
-        )
-
-    def _position(self, p: FloatArray) -> FloatArray:
-        return self.kernel.coordinate(p, self.resolution)
-
-    def _lower_half(self) -> FloatArray:
-        """Nodes below 1/2, by bisection of the coordinate in log p."""
-        target = (np.arange(self._half) / self._half - 1) * self._end
-        low = np.full(self._half, np.log(FLOOR))
-        high = np.full(self._half, np.log(0.5))
-        for _ in range(HALVINGS):
-            middle = (low + high) / 2
-            below = self._position(np.exp(middle)) < target
-            low, high = np.where(below, middle, low), np.where(below, high, middle)
-        p: FloatArray = np.exp(high)
-        p[0] = FLOOR
-        return p
+    def __init__(
+        self, kernel: Kernel, resolution: float, flattenings: tuple[float, ...] = (1.0,)
+    ) -> None:
+        t = np.linspace(-LOG_ODDS_END, LOG_ODDS_END, KNOTS)
+        squared_density = np.ones(KNOTS)  # functions of the log-odds themselves are resolved too
+        for tau in flattenings:
+            around = (expit(tau * (t + step)) for step in (DIFFERENCE, -DIFFERENCE))
+            above, below = (kernel.coordinate(q, resolution) for q in around)
+            squared_density += ((above - below) / (2 * DIFFERENCE)) ** 2
+        arc = CubicSpline(t, np.sqrt(squared_density)).antiderivative()(t)
+        self._last = max(int(np.ceil(arc[-1] / SPACING)), 2 * STENCIL)  # inner nodes less one
+        place = arc * (self._last / arc[-1])
+        spline = CubicSpline(t, place)
+        self._step = t[1] - t[0]
+        self._pieces = np.ascontiguousarray(spline.c.T)  # (KNOTS - 1, 4)
+        wanted = np.arange(self._last + 1.0)
+        inner = CubicSpline(place, t)(wanted)
+        for _ in range(NEWTON_STEPS):
+            inner -= (spline(inner) - wanted) / spline(inner, 1)
+        inner[0], inner[-1] = -LOG_ODDS_END, LOG_ODDS_END
+        self.log_odds: FloatArray = np.concatenate([inner[:1], inner, inner[-1:]])
+        self.probabilities: FloatArray = np.concatenate([[0.0], expit(inner), [1.0]])
 
     def __len__(self) -> int:
         """Number of nodes M."""
-        return len(self.points)
+        return len(self.probabilities)
+
+    @property
+    def points(self) -> FloatArray:
+        """The nodes on the simplex, ``(M, 2)``, accurate in both tails."""
+        complement = expit(-self.log_odds)
+        complement[0], complement[-1] = 1.0, 0.0
+        return np.array([complement, self.probabilities]).T
+
+    @cached_property
+    def twice(self) -> FloatArray:
+        """The nodes of label 0 and of label 1, ``(2 M,)``: the rows of a quadrature."""
+        return np.concatenate([self.probabilities, self.probabilities])
 
     def weights(self, p: FloatArray) -> csr_array:
-        """Interpolation weights ``(n, M)``: row i holds the local polynomial's at p_i."""
-        inside = np.clip(p, FLOOR, 1 - FLOOR)
-        u = (self._position(inside) / self._end + 1) * self._half  # 0 .. 2 half
-        first = np.clip(
-            np.floor(u).astype(np.int32) - (STENCIL // 2 - 1), 0, 2 * self._half + 1 - STENCIL
-        )
-        offset = u - first - (STENCIL - 1) / 2
-        weights = np.ascontiguousarray(_lagrange(offset).T)  # (n, m)
+        """Interpolation weights P ``(n, M)`` at probabilities p ``(n,)``: eight per row."""
+        return self.weights_at(log_odds(p), p)
+
+    def weights_at(self, odds: FloatArray, p: FloatArray) -> csr_array:
+        """The same at given log-odds, which are accurate where p is close to 1."""
+        n = len(p)
+        weights = np.empty((n, STENCIL))
+        columns = np.empty((n, STENCIL), dtype=np.int32)
+        for start in range(0, n, CHUNK):
+            rows = slice(start, start + CHUNK)
+            weights[rows], columns[rows] = self._stencils(odds[rows], p[rows])
+        starts = np.arange(n + 1, dtype=np.int64) * STENCIL
+        if n * STENCIL < 2**31:
+            starts = starts.astype(np.int32)
+        return csr_array((weights.ravel(), columns.ravel(), starts), shape=(n, len(self)))
+
+    def _stencils(
+        self, odds: FloatArray, p: FloatArray
+    ) -> tuple[FloatArray, npt.NDArray[np.int32]]:
+        """Weights and node numbers of some samples, ``(b, 8)`` each."""
+        distance = odds + LOG_ODDS_END
+        piece = np.minimum((distance / self._step).astype(np.intp), KNOTS - 2)
+        distance -= piece * self._step
+        cubic, square, linear, constant = self._pieces[piece].T
+        place = ((cubic * distance + square) * distance + linear) * distance + constant
+        first = np.floor(place).astype(np.int32) - (STENCIL // 2 - 1)
+        np.clip(first, 0, self._last + 1 - STENCIL, out=first)
+        weights = _lagrange(place - first - (STENCIL - 1) / 2).T
         columns = first[:, None] + np.arange(1, STENCIL + 1, dtype=np.int32)
         # Below the floor (above its mirror image) the kernel is linear in its centre and
         # constant in its query: a straight line to the end node is exact to rounding.
-        for end, neighbour, outside, distance in (
+        for end, neighbour, outside, gap in (
             (0, 1, p < FLOOR, p),
             (len(self) - 1, len(self) - 2, p > 1 - FLOOR, 1 - p),
         ):
             if outside.any():
-                share = np.clip(distance[outside] / FLOOR, 0.0, 1.0)
+                share = np.clip(gap[outside] / FLOOR, 0.0, 1.0)
                 weights[outside] = 0.0
                 weights[outside, 0], weights[outside, 1] = 1 - share, share
                 columns[outside, 0], columns[outside, 1] = end, neighbour
-        starts = np.arange(len(p) + 1, dtype=np.int32) * STENCIL
-        return csr_array((weights.ravel(), columns.ravel(), starts), shape=(len(p), len(self)))
+        return weights, columns
 
 
 def _lagrange(offset: FloatArray) -> FloatArray:
@@ -105,13 +159,9 @@ def _lagrange(offset: FloatArray) -> FloatArray:
     return weights
 
 
-@lru_cache(maxsize=32)
-def nodes_at(kernel: Kernel, resolution: float) -> Nodes:
+@lru_cache(maxsize=64)
+def nodes_at(
+    kernel: Kernel, resolution: float, flattenings: tuple[float, ...] = (1.0,)
+) -> Nodes:
     """The nodes of a kernel at a resolution; a process makes each once."""
-    return Nodes(kernel, resolution)
-
-
-@lru_cache(maxsize=32)
-def transfer(kernel: Kernel, fine: float, coarse: float) -> csr_array:
-    """Interpolation from coarse nodes to fine ones; its transpose carries masses back."""
-    return nodes_at(kernel, coarse).weights(nodes_at(kernel, fine).points[:, 1])
+    return Nodes(kernel, resolution, flattenings)

@@ -15,11 +15,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import expit
 
-from riskalign.data.sample import Problem
 from riskalign.equations.arrays import FloatArray, IntArray
 from riskalign.equations.kernels import Kernel
-from riskalign.smoothing.contract import Average
+from riskalign.equations.problem import Problem
+from riskalign.smoothing.operator import Average
 from riskalign.smoothing.families import SMALLEST, Bandwidth, Chain, Family, Step, make_families
 from riskalign.smoothing.sums import ColumnSums, Floats, LabelSums, Order, Sums, by_class, labels_in
 from riskalign.smoothing.threads import n_threads, ordered_map
@@ -58,6 +59,8 @@ class Centres:
         self._kernel = kernel
         self._dtype = np.dtype(dtype)
         self._samples = problem.weights
+        self._units = problem.units
+        self._values = values
         self._total = problem.weights.sum()
         order = self._arrange(values)
         self._place = np.full(len(values), -1)  # of each sample among the centres
@@ -142,7 +145,7 @@ class Centres:
         total: float | FloatArray = self._total
         left_out = np.full(len(x), -1)
         if own is not None:
-            total = self._total - self._samples[own]
+            total = self._total - self._units[own]
             left_out = self._place[own]
         queries = self._kernel.queries(x)
         lowest = [family.scale * queries.min() + family.least_bias for family in self._families]
@@ -163,7 +166,24 @@ class Centres:
                 for step, weights in self._weights(family, logs, least):
                     factors = self._factors[step.position]
                     self._sums.put(weights, factors, scratch, rooms[step.position], tile)
-        return self._read(x, total, tops, rooms)
+        averages = self._read(x, total, tops, rooms)
+        if own is not None and (self._samples[own] > self._units[own]).any():
+            every = zip(self._bandwidths, averages, strict=True)
+            return [self._with_copies(x, own, total, each.h, average) for each, average in every]
+        return averages
+
+    def _with_copies(
+        self, x: FloatArray, own: IntArray, total: float | FloatArray, h: float, others: Average
+    ) -> Average:
+        """Averages with the equal samples that remain at a row's own place when one leaves it."""
+        with np.errstate(divide="ignore"):
+            copies = np.log(self._samples[own] - self._units[own]) - np.log(total)
+            copies += self._kernel.log_peak(x, h)
+            rest = others.log_density  # -inf where there is no other row
+        share = expit(copies - rest)[:, None]
+        mean = np.where(share == 1.0, 0.0, others.mean)
+        mean += share * (self._values[own] - mean)
+        return Average(mean, lambda: np.logaddexp(rest, copies))
 
     def _read(
         self,
@@ -178,7 +198,8 @@ class Centres:
             for chain in family.chains:
                 for power, step in chain.members:
                     sums, of_weights = self._sums.read(rooms[step.position])
-                    sums /= of_weights[:, None]
+                    with np.errstate(invalid="ignore"):  # a lone row has no others
+                        sums /= of_weights[:, None]
                     shift = step.offset + step.power * top - power * chain.doublings * np.log(2)
                     shift -= np.log(total)
                     density = partial(self._log_density, x, step.position, of_weights, shift)

@@ -1,0 +1,133 @@
+"""Which bandwidth and coordinates smooth the residuals: candidates are weighted, not picked.
+
+A candidate c is a tuning (h, tau). With L_c the sum of the leave-one-out losses <y, l(R_c)> over
+all samples, its weight is that of a posterior,
+
+    omega_c  ~  h_c exp(-lambda L_c),
+
+where the factor h_c prefers the wider of kernels that fit alike, and lambda brings the loss to half
+the scale of a log-likelihood (1/2 for the log loss): with the whole, chance decides among candidates. The weights that a row's own term gets leave the
+row's own loss out again,
+
+    omega_ci  ~  h_c exp(-lambda (L_c - gamma l_ci)),
+
+because a row that has a part in choosing its own smoother would carry the luck of that choice into
+the error. For squared errors and a Gaussian kernel on a line the covariance of weights and terms is
+removed by gamma = (2 - rho)^2 / 2 with rho = sqrt(2/3), the share of a smoothed noise that smoothing
+it again keeps; on a simplex of more dimensions rho is smaller and gamma about 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import logsumexp, softmax
+
+from riskalign.bandwidth.search import Curve
+from riskalign.equations.arrays import FloatArray, row_dot
+from riskalign.equations.kernels import Kernel
+from riskalign.equations.problem import Problem
+from riskalign.equations.simplex import FLATTENINGS, on_simplex, tempered
+from riskalign.smoothing import Tuning
+
+OWN_SHARE = 0.75
+"""gamma: by how much a row's own loss is left out of its weights, between 0.7 on a line and 1."""
+
+KEPT = 0.98
+"""Share of the weight of all candidates that those which are evaluated must hold."""
+
+MOST = 8
+"""Candidates that are evaluated at most."""
+
+BENT = 1.05
+"""The power of g whose loss shows the scale of a loss, lambda."""
+
+
+def candidate_tunings(
+    kernel: Kernel, n_classes: int, bandwidths: FloatArray | None = None
+) -> list[Tuning]:
+    """Every flattening with every bandwidth; by default octaves, because risks are flat in h."""
+    if bandwidths is None:
+        low, high = kernel.bandwidth_range(n_classes)
+        bandwidths = high / 2.0 ** np.arange(np.floor(np.log2(high / low)) + 1)[::-1]
+    return [Tuning(h, tau) for tau in FLATTENINGS for h in bandwidths.tolist()]
+
+
+def likelihood_scale(problem: Problem, g: FloatArray) -> float:
+    """lambda: what brings a loss to half the scale of a log-likelihood, for samples of weight 1.
+
+    A small change of g costs D on average if g is right, with a variance V per sample. Of a
+    log-likelihood V = 2 D, so lambda = D / V.
+    """
+    truth = on_simplex(g[:, 0]) if g.shape[1] == 1 else g
+    excess = problem.loss(tempered(truth, BENT)) - problem.loss(truth)  # (n, K)
+    mean = row_dot(truth, excess)
+    variance = row_dot(truth, (excess - mean[:, None]) ** 2)
+    cost, noise = float(problem.weights @ mean), float(problem.weights @ variance)
+    return cost / noise if cost > 0 and noise > 0 else 0.0
+
+
+@dataclass(frozen=True)
+class WeightedTunings:
+    """The candidates of one problem that are evaluated, and what decides their weights.
+
+    Attributes
+    ----------
+    tunings : the candidates
+    evidence : (C,), log h_c - lambda L_c, up to a constant
+    scale : lambda over the mean weight of a sample
+    curve : the losses of all bandwidths in the coordinates of the best candidate
+    """
+
+    tunings: Sequence[Tuning]
+    evidence: FloatArray
+    scale: float
+    curve: Curve | None = None
+
+    @classmethod
+    def given(cls, tuning: Tuning) -> WeightedTunings:
+        """One tuning, given by the user."""
+        return cls([tuning], np.zeros(1), 0.0)
+
+    @classmethod
+    def of(
+        cls, problem: Problem, g: FloatArray, tunings: Sequence[Tuning], losses: FloatArray
+    ) -> WeightedTunings:
+        """The candidates that matter, from the sums L_c ``(C,)`` of their losses."""
+        scale = likelihood_scale(problem, g) / problem.unit
+        evidence = np.log([tuning.bandwidth for tuning in tunings]) - scale * losses
+        order = np.argsort(-evidence, kind="stable")
+        share = np.cumsum(softmax(evidence[order]))
+        kept = order[: min(int(np.searchsorted(share, KEPT)) + 1, MOST)]
+        best = tunings[order[0]]
+        curve = _curve(problem.name, best, tunings, losses)
+        return cls([tunings[c] for c in kept], evidence[kept], scale, curve)
+
+    @property
+    def weights(self) -> FloatArray:
+        """omega_c, ``(C,)``."""
+        shares: FloatArray = softmax(self.evidence)
+        return shares
+
+    @property
+    def best(self) -> Tuning:
+        """The candidate of the largest weight."""
+        return self.tunings[int(np.argmax(self.evidence))]
+
+    def own_weights(self, losses: FloatArray) -> FloatArray:
+        """omega_ci, ``(C, n)``, from the rows' own leave-one-out losses ``(C, n)``."""
+        logits = self.evidence[:, None] + OWN_SHARE * self.scale * losses
+        weights: FloatArray = np.exp(logits - logsumexp(logits, axis=0))
+        return weights
+
+
+def _curve(
+    name: str, best: Tuning, tunings: Sequence[Tuning], losses: FloatArray
+) -> Curve:
+    """The losses of the bandwidths in the coordinates of the best candidate."""
+    same = [c for c, tuning in enumerate(tunings) if tuning.flattening == best.flattening]
+    bandwidths = np.array([tunings[c].bandwidth for c in same])
+    at_edge = len(same) > 1 and best.bandwidth in (bandwidths[0], bandwidths[-1])
+    return Curve(name, bandwidths, losses[same], best.bandwidth, at_edge, best.flattening)

@@ -1,0 +1,99 @@
+"""From what a method says of a case to the one result that a user reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from riskalign.data.case import Case
+from riskalign.equations.arrays import FloatArray, IntArray
+from riskalign.equations.kernels import KERNELS
+from riskalign.methods import KernelSmoother
+from riskalign.methods.method import Method, Outcome
+from riskalign.results import CalibrationResult, Interval, Overconfidence
+
+
+def compose(
+    case: Case,
+    method: Method,
+    outcome: Outcome,
+    interval: Interval | None = None,
+    conditional: Callable[[], FloatArray] | None = None,
+) -> CalibrationResult:
+    """The result of a method; `conditional` makes R at the user's rows when it is asked for."""
+    kernel = method if isinstance(method, KernelSmoother) else None
+    values = [estimate.value for estimate in outcome.estimates]
+    bandwidths = None if outcome.tunings is None else [each.bandwidth for each in outcome.tunings]
+    first = outcome.estimates[0]
+    return CalibrationResult(
+        value=float(np.sum(values)),
+        risk=float(np.sum([estimate.risk for estimate in outcome.estimates])),
+        refinement=_total([estimate.refinement for estimate in outcome.estimates]),
+        reconstructed_risk=_total([each.reconstructed_risk for each in outcome.estimates]),
+        bandwidth=None if bandwidths is None else case.notion.number(bandwidths),
+        per_class=np.array(values) if case.notion.per_class else None,
+        search=outcome.search,
+        overconfidence=overconfidence(case, outcome),
+        rows=conditional,
+        notion=case.notion.name,
+        loss=case.loss.name,
+        estimator=None if kernel is None or kernel.norm is not None else kernel.estimator,
+        kernel=None if kernel is None else kernel.kernel,
+        definition=case.notion.definition(method.definition(case.divergence)),
+        classes=case.sample.classes,
+        n_samples=case.n_samples,
+        method="KernelSmoother" if kernel is not None else repr(method),
+        norm=method.norm,
+        note=first.note,
+        **({} if interval is None else vars(interval)),
+    )
+
+
+def conditional_of(
+    case: Case, method: Method, outcome: Outcome, places: IntArray | None = None
+) -> FloatArray | None:
+    """R at all rows of the case, in the shape of results, None where a method has none.
+
+    `places` says which row of the case each of the user's rows is.
+    """
+    each: list[FloatArray] = []
+    if outcome.residuals is not None and isinstance(method, KernelSmoother):
+        rows, kernel = np.arange(len(case.sample.labels)), KERNELS[method.kernel]
+        for problem, residual in zip(case.problems, outcome.residuals, strict=True):
+            R, _ = residual.at_rows(problem, rows, kernel)
+            each.append(R[:, 1] if problem.one_dimensional else R)
+    else:
+        known = [estimate.conditional for estimate in outcome.estimates]
+        each = [R for R in known if R is not None]
+        if not each:
+            return None
+    found = case.notion.gathered(each)
+    return found if places is None else found[places]
+
+
+def overconfidence(case: Case, outcome: Outcome) -> Overconfidence | None:
+    """Mean of f - R for each class, and of f - y for the class that each row ranks first.
+
+    Samples for which a method has no R (NaN) are left out of the means.
+    """
+    gaps = []
+    if outcome.residuals is not None:
+        for each in outcome.residuals:
+            columns = slice(1, 2) if each.problem.one_dimensional else slice(None)
+            difference = (each.problem.points - each.conditional)[:, columns]
+            gaps.append(each.problem.weights @ difference / each.problem.weights.sum())
+    else:
+        for problem, estimate in zip(case.problems, outcome.estimates, strict=True):
+            if estimate.conditional is None:
+                return None
+            difference = problem.free(problem.predictions - estimate.conditional)
+            known = ~np.isnan(difference).any(axis=1)
+            weights = problem.weights[known]
+            gaps.append(weights @ difference[known] / weights.sum())
+    return Overconfidence(np.concatenate(gaps), case.top_gap)
+
+
+def _total(terms: Sequence[float | None]) -> float | None:
+    known = [term for term in terms if term is not None]
+    return float(np.sum(known)) if len(known) == len(terms) else None

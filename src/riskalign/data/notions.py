@@ -1,0 +1,215 @@
+"""The four notions of calibration, each a reduction of the data to problems.
+
+A notion owns everything that depends on it: the problems it makes, the shape of R and of other
+results, its words. No other file compares a notion's name. After the reduction the numerics see
+points on a simplex with labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from riskalign.data.sample import Sample
+from riskalign.equations.arrays import FloatArray, IntArray, LabelArray
+from riskalign.equations.losses import ProperLoss
+from riskalign.equations.problem import Problem
+
+
+@dataclass(frozen=True)
+class Notion:
+    """What must be calibrated; the base of the four notions.
+
+    Attributes
+    ----------
+    name : the name users pass
+    title : the name in a sentence
+    question : what the notion asks of the predictions, with a place for a class's name
+    """
+
+    name: str
+    title: str
+    question: str
+
+    per_class = False  # whether results hold one entry per class, and the value is their sum
+    joint = False  # whether the whole vector is one problem
+
+    def check(self, n_classes: int) -> None:
+        """Refuse a number of classes for which the notion has no meaning."""
+
+    def columns(self, probabilities: FloatArray) -> FloatArray:
+        """The one-dimensional predictions ``(n, P)`` of P problems; all of them if joint."""
+        raise NotImplementedError
+
+    def outcomes(self, probabilities: FloatArray, labels: IntArray, k: int) -> LabelArray:
+        """Labels of problem k, ``(n,)``; labels may hold several sets, ``(n, B)``."""
+        raise NotImplementedError
+
+    def truth(self, R: FloatArray, f: FloatArray, k: int) -> FloatArray:
+        """What problem k is about of probabilities R ``(n, K)`` of the classes at predictions f."""
+        return self.columns(R)[:, k]
+
+    def names(self, classes: Sequence[str]) -> list[str]:
+        """The names of the problems."""
+        raise NotImplementedError
+
+    def loss_of(self, loss: ProperLoss) -> ProperLoss:
+        """The form of a loss that judges the problems."""
+        return loss.binary
+
+    def problems(self, sample: Sample, loss: ProperLoss) -> list[Problem]:
+        """The problems that the notion makes of a sample."""
+        columns = _at_most_one(self.columns(sample.probabilities))
+        return [
+            Problem(
+                name,
+                columns[:, k],
+                self.outcomes(sample.probabilities, sample.labels, k),
+                sample.weights,
+                self.loss_of(loss),
+                sample.sample_weights,
+            )
+            for k, name in enumerate(self.names(sample.classes))
+        ]
+
+    def gathered(self, each: Sequence[FloatArray]) -> FloatArray:
+        """Arrays of all problems, ``(n,)`` or ``(n, K)`` each, in the shape of results."""
+        return each[0]
+
+    def number(self, each: Sequence[float]) -> float | FloatArray:
+        """Numbers of all problems in the shape of results: one, or one per class."""
+        return each[0]
+
+    def definition(self, of_problem: str) -> str:
+        """What a value is, in words, from what it is for one problem."""
+        return of_problem
+
+    def whole(self, conditional: FloatArray) -> FloatArray | None:
+        """R as one column per class ``(n, K)``, None where there is one for the top label only."""
+        return conditional
+
+
+def _at_most_one(p: FloatArray) -> FloatArray:
+    """Probabilities without their row: above one by rounding they have no complement."""
+    return np.minimum(p, 1.0) if (p > 1.0).any() else p
+
+
+class _Binary(Notion):
+    def check(self, n_classes: int) -> None:
+        if n_classes != 2:
+            raise ValueError(
+                f"`notion='binary'` needs two classes; found {n_classes}. Use 'top-label', "
+                "'classwise' or 'canonical', or pass one column of `y_prob`."
+            )
+
+    def columns(self, probabilities: FloatArray) -> FloatArray:
+        return probabilities[:, 1:]
+
+    def outcomes(self, probabilities: FloatArray, labels: IntArray, k: int) -> LabelArray:
+        return labels.astype(np.int8)
+
+    def names(self, classes: Sequence[str]) -> list[str]:
+        return [classes[1]]
+
+    def whole(self, conditional: FloatArray) -> FloatArray | None:
+        return np.stack([1.0 - conditional, conditional], axis=1)
+
+
+class _TopLabel(Notion):
+    def columns(self, probabilities: FloatArray) -> FloatArray:
+        return probabilities.max(axis=1, keepdims=True)
+
+    def outcomes(self, probabilities: FloatArray, labels: IntArray, k: int) -> LabelArray:
+        top = probabilities.argmax(axis=1)
+        return (labels == (top if labels.ndim == 1 else top[:, None])).astype(np.int8)
+
+    def truth(self, R: FloatArray, f: FloatArray, k: int) -> FloatArray:
+        return np.take_along_axis(R, f.argmax(axis=1)[:, None], axis=1)[:, 0]
+
+    def names(self, classes: Sequence[str]) -> list[str]:
+        return ["top label"]
+
+    def whole(self, conditional: FloatArray) -> FloatArray | None:
+        return None
+
+
+class _Classwise(Notion):
+    per_class = True
+
+    def columns(self, probabilities: FloatArray) -> FloatArray:
+        return probabilities
+
+    def outcomes(self, probabilities: FloatArray, labels: IntArray, k: int) -> LabelArray:
+        return (labels == k).astype(np.int8)  # K arrays of n: a byte each
+
+    def names(self, classes: Sequence[str]) -> list[str]:
+        return list(classes)
+
+    def gathered(self, each: Sequence[FloatArray]) -> FloatArray:
+        return np.stack(each, axis=1)
+
+    def number(self, each: Sequence[float]) -> float | FloatArray:
+        return np.array(each)
+
+    def definition(self, of_problem: str) -> str:
+        return f"sum over classes of {of_problem}"
+
+
+class _Canonical(Notion):
+    joint = True
+
+    def columns(self, probabilities: FloatArray) -> FloatArray:
+        return probabilities
+
+    def outcomes(self, probabilities: FloatArray, labels: IntArray, k: int) -> LabelArray:
+        return labels
+
+    def truth(self, R: FloatArray, f: FloatArray, k: int) -> FloatArray:
+        return R
+
+    def names(self, classes: Sequence[str]) -> list[str]:
+        return ["all classes"]
+
+    def loss_of(self, loss: ProperLoss) -> ProperLoss:
+        return loss
+
+    def problems(self, sample: Sample, loss: ProperLoss) -> list[Problem]:
+        f, units = sample.probabilities, sample.sample_weights
+        return [Problem("all classes", f, sample.labels, sample.weights, loss, units)]
+
+
+BINARY = _Binary(
+    "binary",
+    "binary",
+    "Among rows that are given the probability f of class {name}, is a share f of that class?",
+)
+TOP_LABEL = _TopLabel(
+    "top-label",
+    "top-label",
+    "Among rows whose predicted class has probability f, is a share f right?",
+)
+CLASSWISE = _Classwise(
+    "classwise",
+    "class-wise",
+    "For each class: among rows that are given its probability f, is a share f of that class? "
+    "The errors of all classes are added up.",
+)
+CANONICAL = _Canonical(
+    "canonical",
+    "canonical",
+    "Among rows with the same whole vector f of probabilities, do the classes occur with those "
+    "frequencies?",
+)
+
+NOTIONS: dict[str, Notion] = {
+    notion.name: notion for notion in (BINARY, TOP_LABEL, CLASSWISE, CANONICAL)
+}
+"""The notions known by name."""
+
+
+def default_notion(n_classes: int) -> Notion:
+    """The notion of predictions for which none is named: "binary" for two classes or one
+    probability, otherwise "classwise"."""
+    return BINARY if n_classes == 2 else CLASSWISE

@@ -1,0 +1,91 @@
+"""The debiased estimate: what the noise of R adds to a risk is known, and is taken out.
+
+With g a start, e = y - g its residuals and w_ij the kernel's weights without the row itself,
+
+    R_i = g_i + sum_j w_ij e_j,    s_i = sum_j w_ij^2.
+
+The variational error <y, l(f) - l(R)> falls short of the truth by E D(E[y | f], R): the squared
+bias of R and its variance. The variance is known: a label that is let into its own average with
+the weight s_i gains twice what the noise of R costs it when it is left out. So
+
+    terms_i = <y_i, l(f_i)> - 1/2 <y_i, l(R_i) + l(R_i + s_i (y_i - R_i) + shift_i)>
+
+has an expectation below the true error by the squared smoothing bias alone. The fitted
+parameters of a start are noise of R too; `shift` lets the label into their fit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from riskalign.equations.arrays import FloatArray
+from riskalign.equations.problem import Problem
+from riskalign.equations.simplex import KEPT_SHARE, mirrored
+from riskalign.equations.starts import moved, products, scores
+from riskalign.equations.terms import risk_of
+
+
+@dataclass(frozen=True)
+class FitNoise:
+    """How the labels of a problem move its fitted start, and how much of that remains in R.
+
+    A fitted theta errs by some delta, and g by slopes delta. The kernel sees and smooths away
+    a part, slopes overlap delta; but the noise of the averages holds that very part again, so
+    that all of it remains. Its variance less what is counted as noise of the averages is the
+    share `left`.
+
+    Attributes
+    ----------
+    variance : inverse of the information, ``(p, p)``
+    left : ``(p, p)``
+    """
+
+    variance: FloatArray
+    left: FloatArray
+
+    @classmethod
+    def of(
+        cls, information: FloatArray, weights: FloatArray, slopes: FloatArray, smoothed: FloatArray
+    ) -> FitNoise:
+        """From the information of all rows, their slopes ``(n, d, p)`` and these smoothed."""
+        variance = np.linalg.pinv(information, hermitian=True)
+        return cls(variance, _left(weights, slopes, smoothed, information))
+
+    def pushes(self, problem: Problem, phi: FloatArray, residuals: FloatArray) -> FloatArray:
+        """By how much each sample's label moves the parameters, ``(n, p)``."""
+        return problem.units[:, None] * scores(phi, residuals) @ self.variance
+
+    def own_shift(self, slopes: FloatArray, push: FloatArray) -> FloatArray:
+        """What letting a label into the fit does to its own R, ``(n, d)``."""
+        return moved(slopes, push @ self.left.T)
+
+
+def _left(
+    weights: FloatArray, slopes: FloatArray, smoothed: FloatArray, information: FloatArray
+) -> FloatArray:
+    """1 - overlap^2, for matrices: (V - O V O') V^-1, with V the variance of the parameters."""
+    size, seen = products(weights, slopes, slopes), products(weights, slopes, smoothed)
+    overlap = np.linalg.pinv(size, hermitian=True) @ seen
+    values, vectors = np.linalg.eigh(information)
+    # in coordinates in which the parameters are independent, with variance 1
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    inverse = np.linalg.pinv(root)
+    axes, shares, _ = np.linalg.svd(root.T @ overlap @ inverse.T)
+    return inverse.T @ (axes * (1.0 - np.minimum(shares, 1.0) ** 2)) @ axes.T @ root.T
+
+
+def second_order(
+    problem: Problem, R: FloatArray, s: FloatArray, shift: FloatArray | None
+) -> tuple[FloatArray, FloatArray]:
+    """<y, l(R)> and its half with <y, l(R + s (y - R) + shift)>, row by row, ``(n,)`` each.
+
+    The first is the risk of R left out; the second is the refinement without R's noise.
+    """
+    let_in = R + s[:, None] * (problem.one_hot() - R)
+    if shift is not None:
+        let_in += mirrored(shift)
+    np.maximum(let_in, KEPT_SHARE * R, out=let_in)
+    left_out = risk_of(problem.loss, problem.labels, R)
+    return left_out, (left_out + risk_of(problem.loss, problem.labels, let_in)) / 2

@@ -1,0 +1,255 @@
+"""The estimate in a world where the start is right: labels drawn from it, again and again.
+
+Labels y^b are drawn from a truth g (the fitted start), b = 1, ..., B. For each set the start would
+be fitted anew, to first order by one Newton step from the truth,
+
+    g^b_i = softmax(log g_i + phi_i (sum_j push^b_j - push^b_i)),    push^b_j = I^-1 phi_j' (y^b_j - g_j),
+
+the residuals y^b - g^b are smoothed by the same tunings, and the debiased error of g is computed.
+Its mean over the label sets is the bias of the estimate for a calibrated model, its variance the
+noise of the smoother. All label sets are smoothed together, as columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import expit, softmax
+
+from riskalign.bandwidth.tuning import WeightedTunings
+from riskalign.data.notions import Notion
+from riskalign.data.sample import Sample
+from riskalign.equations.arrays import FloatArray, IntArray, LabelArray, floored_log
+from riskalign.equations.debiased import FitNoise, second_order
+from riskalign.equations.kernels import Kernel
+from riskalign.equations.losses import KL, ProperLoss
+from riskalign.equations.problem import Problem
+from riskalign.equations.simplex import log_odds, mirrored, on_simplex, onto_simplex
+from riskalign.equations.starts import (
+    FittedStart,
+    Start,
+    Temperature,
+    information,
+    moved,
+    prior_precision,
+    scores,
+    slopes_of,
+)
+from riskalign.equations.terms import risk_of
+from riskalign.smoothing import TINY, Smoother, Tuning, choose_smoother
+
+DRAWS = 30
+"""Label sets that show the null variance: its root errs by an eighth."""
+
+ROWS = 2_000
+"""Samples that show the null variance; from m of n samples it is scaled by (m / n)^2, because
+each row's weights spread over m instead of n neighbours and m instead of n rows are averaged."""
+
+SUMS = 1e10
+"""Products spent on the null variance: fewer samples are drawn for many classes."""
+
+FEWEST = 200
+"""Samples that are drawn in any case."""
+
+FAINT = 0.1
+"""Weight of a tuning, relative to the largest, below which the null world leaves it out."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model with its debiased estimate: what its null world needs to know.
+
+    Attributes
+    ----------
+    sample : rows of the model's predictions
+    notion, loss, kernel, engine, start : as for the estimate
+    tunings : the tunings of each problem and their weights
+    """
+
+    sample: Sample
+    notion: Notion
+    loss: ProperLoss
+    kernel: Kernel
+    engine: str
+    start: Start
+    tunings: Sequence[WeightedTunings]
+
+    def truth(self) -> FloatArray:
+        """What labels are drawn from: the whole predictions at their start, ``(n, K)``.
+
+        Where each problem has one probability of many, the temperature of the whole is enough.
+        """
+        f, labels = self.sample.probabilities, self.sample.labels
+        weights, units = self.sample.weights, self.sample.sample_weights
+        if f.shape[1] == 2:
+            p = np.minimum(f[:, 1], 1.0)
+            whole = Problem("all", p, labels, weights, KL, units)
+            return on_simplex(FittedStart.of(whole, self.start).at(p)[:, 0])
+        start = self.start
+        if not self.notion.joint and start.name == "logistic":
+            start = Temperature()
+        whole = Problem("all", f, labels, weights, KL, units)
+        return FittedStart.of(whole, start).at(f)
+
+    def null_terms(self, rows: IntArray, truth: FloatArray, labels: IntArray) -> FloatArray:
+        """Terms of label sets ``(m, B)`` drawn from a truth ``(m, K)`` at some rows, ``(m, B)``."""
+        drawn = one_per_row(self.sample.take(rows))
+        problems = self.notion.problems(drawn, self.loss)
+        smoother = choose_smoother(problems, self.kernel, self.engine, small=TINY)
+        total = np.zeros(labels.shape)
+        for k, problem in enumerate(problems):
+            outcomes = self.notion.outcomes(drawn.probabilities, labels, k)
+            true = self.notion.truth(truth, drawn.probabilities, k)
+            world = NullWorld(k, problem, true, self.start, smoother)
+            for tuning, weight in main_tunings(self.tunings[k]):
+                total += weight * world.terms(outcomes, tuning)
+        return total
+
+
+def one_per_row(sample: Sample) -> Sample:
+    """The sample with each row standing for one sample."""
+    if sample.sample_weights is None:
+        return sample
+    return replace(sample, weights=sample.sample_weights, sample_weights=None)
+
+
+def main_tunings(weighted: WeightedTunings) -> list[tuple[Tuning, float]]:
+    """The tunings that matter, with weights that sum to 1."""
+    weights = weighted.weights
+    main = np.flatnonzero(weights >= FAINT * weights.max())
+    shares = weights[main] / weights[main].sum()
+    return [(weighted.tunings[c], float(w)) for c, w in zip(main, shares, strict=True)]
+
+
+@dataclass(frozen=True)
+class NullWorld:
+    """One problem of a model in the world where labels are drawn from a truth.
+
+    Attributes
+    ----------
+    number : of the problem in the smoother's group
+    problem : its points are the model's own predictions
+    truth : the probabilities of the labels, in the form of the predictions
+    start : its parameters are fitted to each label set
+    smoother : of the group
+    """
+
+    number: int
+    problem: Problem
+    truth: FloatArray
+    start: Start
+    smoother: Smoother
+
+    def terms(self, outcomes: LabelArray, tuning: Tuning) -> FloatArray:
+        """Terms of the debiased estimate of label sets ``(n, B)``, ``(n, B)``."""
+        problem, g = self.problem, Problem.free(self.truth)  # (n, d)
+        n, n_sets = outcomes.shape
+        d = g.shape[1]
+        y = outcomes[:, :, None] if d == 1 else outcomes[:, :, None] == np.arange(d)  # (n, B, d)
+        phi = self.start.features(problem.predictions)
+        slopes = slopes_of(phi, g)
+        p = phi.shape[2]
+        started, shift, push = np.broadcast_to(g[:, None], (n, n_sets, d)), None, None
+        columns = [slopes.reshape(n, d * p)]
+        if p:
+            fisher = information(phi, g, problem.weights) + prior_precision(problem.unit, p)
+            variance = np.linalg.pinv(fisher, hermitian=True)
+            score = np.einsum("nbd,ndp->nbp", y - g[:, None], phi)
+            push = (problem.units[:, None, None] * score) @ variance  # (n, B, p)
+            tilt = np.einsum("ndp,nbp->nbd", phi, push.sum(axis=0) - push)
+            started = _tilted(self.truth, tilt)
+        columns.append((y - started).reshape(n, n_sets * d))
+        k = self.number
+        (smoothed,) = self.smoother.averages({k: np.concatenate(columns, axis=1)}, [tuning])
+        s = self.smoother.squares([k], tuning)[k]
+        q = smoothed[k][:, d * p :].reshape(n, n_sets, d)
+        if p and push is not None:
+            smoothed_slopes = smoothed[k][:, : d * p].reshape(n, d, p)
+            noise = FitNoise.of(fisher, problem.weights, slopes, smoothed_slopes)
+            q = q + np.einsum("ndp,nbp->nbd", smoothed_slopes, push)
+            shift = np.einsum("ndp,nbp->nbd", slopes, push @ noise.left.T).reshape(-1, d)
+        return self._errors(outcomes, started.reshape(-1, d), q.reshape(-1, d), s, shift)
+
+    def _errors(
+        self,
+        outcomes: LabelArray,
+        started: FloatArray,
+        q: FloatArray,
+        s: FloatArray,
+        shift: FloatArray | None,
+    ) -> FloatArray:
+        """<y, l(g)> less the refinement of R = started + q, rows of all sets one after another."""
+        n_sets = outcomes.shape[1]
+        drawn = replace(
+            self.problem,
+            predictions=np.repeat(self.truth, n_sets, axis=0),
+            labels=outcomes.ravel(),
+            weights=np.repeat(self.problem.weights, n_sets),
+            sample_weights=None,
+        )
+        g = on_simplex(started[:, 0]) if started.shape[1] == 1 else started
+        R = onto_simplex(g, mirrored(q))
+        _, refinement = second_order(drawn, R, np.repeat(s, n_sets), shift)
+        risk = risk_of(drawn.loss, drawn.labels, drawn.points)
+        return (risk - refinement).reshape(outcomes.shape)
+
+
+def _tilted(truth: FloatArray, tilt: FloatArray) -> FloatArray:
+    """The truth with its log-odds (its logarithms) moved by ``(n, B, d)``."""
+    if truth.ndim == 1:
+        return expit(log_odds(truth)[:, None, None] + tilt)
+    points: FloatArray = softmax(floored_log(truth)[:, None] + tilt, axis=2)
+    return points
+
+
+def draw_labels(g: FloatArray, n_draws: int, generator: np.random.Generator) -> IntArray:
+    """Label sets drawn from rows of g, ``(n, B)``."""
+    cumulated = np.cumsum(g, axis=1)[:, :-1]  # (n, K-1)
+    uniform = generator.random((len(g), n_draws))
+    labels = np.zeros(uniform.shape, dtype=np.intp)
+    for column in cumulated.T:
+        labels += uniform > column[:, None]
+    return labels
+
+
+def null_moments(
+    models: Sequence[Model], signs: Sequence[float], n_samples: float, seed: int = 0
+) -> tuple[float, float]:
+    """Mean and variance of a signed sum of estimates if the models' starts were right.
+
+    Labels are drawn from the mean of the starts, so that models that err together in the data
+    err together in the null world.
+    """
+    first = models[0].sample
+    n_columns = first.probabilities.shape[1]
+    rows = systematic_rows(first, int(min(ROWS, max(FEWEST, (SUMS / DRAWS / n_columns) ** 0.5))))
+    truth: FloatArray = np.mean([model.truth()[rows] for model in models], axis=0)
+    labels = draw_labels(truth, DRAWS, np.random.default_rng(seed))
+    null: FloatArray = np.sum(
+        [
+            sign * model.null_terms(rows, truth, labels)
+            for model, sign in zip(models, signs, strict=True)
+        ],
+        axis=0,
+    )
+    weights = one_per_row(first.take(rows)).weights
+    each = weights @ null / weights.sum()  # (B,)
+    scale = len(rows) / n_samples
+    return float(each.mean()) * scale, float(np.var(each, ddof=1)) * scale**2
+
+
+def systematic_rows(sample: Sample, m: int) -> IntArray:
+    """Rows of m samples, evenly spaced among all; a row of many equal samples comes often.
+
+    Rows are in an order that does not depend on the data's, so these are a random sample.
+    """
+    if sample.sample_weights is None:
+        counts = np.ones(len(sample.labels))
+    else:
+        counts = np.round(sample.weights / sample.sample_weights)
+    ends = np.cumsum(counts)
+    m = int(min(m, ends[-1]))
+    places = (np.arange(m) + 0.5) * (ends[-1] / m)
+    return np.searchsorted(ends, places, side="right").astype(np.intp)

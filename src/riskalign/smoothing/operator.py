@@ -1,0 +1,124 @@
+"""The contract of every engine: kernel averages W v, each sample left out of its own.
+
+An engine knows points, labels and weights of some problems and a kernel. What is averaged is an
+argument: labels, residuals, slopes, drawn labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol, TypeVar
+
+import numpy as np
+
+from riskalign.equations.arrays import FloatArray, IntArray
+
+T = TypeVar("T")
+
+ALONE = 0.15
+"""Samples at its own place that the neighbours of a row must weigh together. Where they weigh
+less, an average of residuals is shrunk towards 0 in proportion: faint and far neighbours do not
+decide it, and no sum is lost to rounding."""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How a problem is smoothed: the bandwidth h, in coordinates f^flattening."""
+
+    bandwidth: float
+    flattening: float = 1.0
+
+
+Request = tuple[int, Tuning]
+"""Which problem of a group, smoothed how."""
+
+
+@dataclass(frozen=True)
+class Average:
+    """Kernel averages at some points.
+
+    Attributes
+    ----------
+    mean : (b, d)
+        sum_j k_h(x; f_j) v_j / sum_j k_h(x; f_j); with labels as values, the estimate R.
+    logarithm
+        Makes `log_density`, which few ask for.
+    """
+
+    mean: FloatArray
+    logarithm: Callable[[], FloatArray]
+
+    @cached_property
+    def log_density(self) -> FloatArray:
+        """Logarithm of the (weighted) mean of k_h(x; f_j), ``(b,)``."""
+        return self.logarithm()
+
+
+Reader = Callable[[int, IntArray], Callable[[Average], T]]
+"""From a problem's number and some of its rows to what is read off their averages.
+
+What depends on the rows alone is computed once for all tunings.
+"""
+
+
+class Smoother(Protocol):
+    """A group of problems, ready to be smoothed by any tuning."""
+
+    @property
+    def search_rows(self) -> int:
+        """How many rows bracket the minimum of a search before all rows refine it."""
+
+    def each(
+        self, requests: Sequence[Request], reader: Reader[T], rows: IntArray | None = None
+    ) -> Iterator[tuple[int, IntArray, T]]:
+        """Leave-one-out averages of the labels, tile by tile, exactly.
+
+        Yields (request number, rows, reader(problem number, rows)(average)); the reader
+        runs in worker threads, the order of what is yielded is fixed.
+        """
+
+    def at(self, request: Request, points: FloatArray) -> Average:
+        """Averages of the labels at points ``(m, K)`` of the simplex; no sample is left out."""
+
+    def averages(
+        self,
+        values: Mapping[int, FloatArray],
+        tunings: Sequence[Tuning],
+        rows: IntArray | None = None,
+    ) -> Iterator[dict[int, FloatArray]]:
+        """W v for every tuning: arrays ``(n, d)`` by the problem's number, from values ``(n, d)``.
+
+        Averages of rows that are alone are shrunk towards 0, see `ALONE`. With `rows`, averages
+        of these rows alone.
+        """
+
+    def squares(self, numbers: Sequence[int], tuning: Tuning) -> dict[int, FloatArray]:
+        """s_i = sum_j w_ij^2, ``(n,)``, by the problem's number."""
+
+    def averages_at(
+        self, values: FloatArray, request: Request, points: FloatArray
+    ) -> tuple[FloatArray, Support]:
+        """Averages of values ``(n, d)`` at points ``(m, K)``, nobody left out; what they rest on."""
+
+
+@dataclass(frozen=True)
+class Support:
+    """What averages at some points rest on, ``(m,)`` each.
+
+    Attributes
+    ----------
+    density : the kernel density of the predictions
+    effective : (sum_j w_j)^2 / sum_j w_j^2, how many samples share the average
+    nearby : sum_j w_j / k_h(x; x), samples counted by how close they are
+    """
+
+    density: FloatArray
+    effective: FloatArray
+    nearby: FloatArray
+
+
+def shrunk(log_rest: FloatArray, log_own: FloatArray) -> FloatArray:
+    """By how much an average is shrunk whose neighbours weigh `rest`, a sample there `own`."""
+    return np.exp(np.minimum(log_rest - log_own - np.log(ALONE), 0.0))
