@@ -35,6 +35,7 @@ from riskalign.options import (
 )
 from riskalign.results import CalibrationResult, Interval
 from riskalign.smoothing import read_at
+from riskalign.smoothing.threads import one_blas_thread
 
 
 def calibration_error(
@@ -297,10 +298,12 @@ def error_of(
     check_confidence(confidence, method)
     if isinstance(method, KernelSmoother):
         method.check(len(case.problems), case.notion.name)
-    outcome = method.outcome(case, engine_of(engine), progress)
+    engine_of(engine)
     interval = None
-    if confidence is not None and isinstance(method, KernelSmoother):
-        interval = interval_of(case, method, outcome, confidence, engine, seed)
+    with one_blas_thread:
+        outcome = method.outcome(case, engine, progress)
+        if confidence is not None and isinstance(method, KernelSmoother):
+            interval = interval_of(case, method, outcome, confidence, engine, seed)
     return compose(
         case, method, outcome, interval, lambda: conditional_of(case, method, outcome, places)
     )

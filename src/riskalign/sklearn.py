@@ -130,8 +130,8 @@ class KernelCalibrator(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         sample = Sample(probabilities[kept], labels[kept], weights[kept], names)
         notion = "binary" if n_classes == 2 else self.notion
         self.map_ = Recalibration.fit(sample, notion, self.start, self._bandwidths(notion))
-        choices = self.map_.choices
-        chosen = [(np.nan, np.nan) if c is None else (c.bandwidth, c.flattening) for c in choices]
+        tunings = self.map_.tunings
+        chosen = [(np.nan, np.nan) if c is None else (c.bandwidth, c.flattening) for c in tunings]
         self.bandwidth_, self.flattening_ = np.array(chosen).T
         self.temperature_ = 1 / self.map_.exponent
         self.shrinkage_ = self.map_.shrinkage

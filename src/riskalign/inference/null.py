@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from scipy.special import expit, softmax
@@ -32,13 +33,12 @@ from riskalign.equations.starts import (
     Start,
     Temperature,
     information,
-    moved,
     prior_precision,
-    scores,
     slopes_of,
 )
 from riskalign.equations.terms import risk_of
 from riskalign.smoothing import TINY, Smoother, Tuning, choose_smoother
+from riskalign.smoothing.threads import ordered_map
 
 DRAWS = 30
 """Label sets that show the null variance: its root errs by an eighth."""
@@ -53,8 +53,11 @@ SUMS = 1e10
 FEWEST = 200
 """Samples that are drawn in any case."""
 
-FAINT = 0.1
-"""Weight of a tuning, relative to the largest, below which the null world leaves it out."""
+REPRESENTATIVES = 3
+"""Tunings of a problem that stand for all in the null world."""
+
+FEW_PARAMETERS = 3
+"""Parameters up to which sums over them are faster written out."""
 
 
 @dataclass(frozen=True)
@@ -98,13 +101,17 @@ class Model:
         drawn = one_per_row(self.sample.take(rows))
         problems = self.notion.problems(drawn, self.loss)
         smoother = choose_smoother(problems, self.kernel, self.engine, small=TINY)
-        total = np.zeros(labels.shape)
-        for k, problem in enumerate(problems):
-            outcomes = self.notion.outcomes(drawn.probabilities, labels, k)
+
+        def of_problem(k: int) -> FloatArray:
             true = self.notion.truth(truth, drawn.probabilities, k)
-            world = NullWorld(k, problem, true, self.start, smoother)
-            for tuning, weight in main_tunings(self.tunings[k]):
-                total += weight * world.terms(outcomes, tuning)
+            outcomes = self.notion.outcomes(drawn.probabilities, labels, k)
+            world = NullWorld(k, problems[k], true, outcomes, self.start, smoother)
+            tunings = representatives(self.tunings[k])
+            return sum(weight * world.terms(tuning) for tuning, weight in tunings.items())
+
+        total = np.zeros(labels.shape)
+        for terms in ordered_map(of_problem, range(len(problems))):
+            total += terms
         return total
 
 
@@ -115,12 +122,16 @@ def one_per_row(sample: Sample) -> Sample:
     return replace(sample, weights=sample.sample_weights, sample_weights=None)
 
 
-def main_tunings(weighted: WeightedTunings) -> list[tuple[Tuning, float]]:
-    """The tunings that matter, with weights that sum to 1."""
-    weights = weighted.weights
-    main = np.flatnonzero(weights >= FAINT * weights.max())
-    shares = weights[main] / weights[main].sum()
-    return [(weighted.tunings[c], float(w)) for c, w in zip(main, shares, strict=True)]
+def representatives(weighted: WeightedTunings) -> dict[Tuning, float]:
+    """A few tunings that stand for all, and their weights.
+
+    In the order of bandwidths they lie in the middle of equal shares of the weight.
+    """
+    order = sorted(range(len(weighted.tunings)), key=lambda c: weighted.tunings[c].bandwidth)
+    ends = np.cumsum(weighted.weights[order])
+    middles = (np.arange(REPRESENTATIVES) + 0.5) / REPRESENTATIVES * ends[-1]
+    chosen = [weighted.tunings[order[i]] for i in np.searchsorted(ends, middles)]
+    return {tuning: chosen.count(tuning) / REPRESENTATIVES for tuning in dict.fromkeys(chosen)}
 
 
 @dataclass(frozen=True)
@@ -132,6 +143,7 @@ class NullWorld:
     number : of the problem in the smoother's group
     problem : its points are the model's own predictions
     truth : the probabilities of the labels, in the form of the predictions
+    outcomes : label sets, ``(n, B)``
     start : its parameters are fitted to each label set
     smoother : of the group
     """
@@ -139,61 +151,99 @@ class NullWorld:
     number: int
     problem: Problem
     truth: FloatArray
+    outcomes: LabelArray
     start: Start
     smoother: Smoother
 
-    def terms(self, outcomes: LabelArray, tuning: Tuning) -> FloatArray:
-        """Terms of the debiased estimate of label sets ``(n, B)``, ``(n, B)``."""
-        problem, g = self.problem, Problem.free(self.truth)  # (n, d)
-        n, n_sets = outcomes.shape
-        d = g.shape[1]
-        y = outcomes[:, :, None] if d == 1 else outcomes[:, :, None] == np.arange(d)  # (n, B, d)
-        phi = self.start.features(problem.predictions)
-        slopes = slopes_of(phi, g)
-        p = phi.shape[2]
-        started, shift, push = np.broadcast_to(g[:, None], (n, n_sets, d)), None, None
-        columns = [slopes.reshape(n, d * p)]
-        if p:
-            fisher = information(phi, g, problem.weights) + prior_precision(problem.unit, p)
-            variance = np.linalg.pinv(fisher, hermitian=True)
-            score = np.einsum("nbd,ndp->nbp", y - g[:, None], phi)
-            push = (problem.units[:, None, None] * score) @ variance  # (n, B, p)
-            tilt = np.einsum("ndp,nbp->nbd", phi, push.sum(axis=0) - push)
-            started = _tilted(self.truth, tilt)
-        columns.append((y - started).reshape(n, n_sets * d))
-        k = self.number
-        (smoothed,) = self.smoother.averages({k: np.concatenate(columns, axis=1)}, [tuning])
-        s = self.smoother.squares([k], tuning)[k]
-        q = smoothed[k][:, d * p :].reshape(n, n_sets, d)
-        if p and push is not None:
-            smoothed_slopes = smoothed[k][:, : d * p].reshape(n, d, p)
-            noise = FitNoise.of(fisher, problem.weights, slopes, smoothed_slopes)
-            q = q + np.einsum("ndp,nbp->nbd", smoothed_slopes, push)
-            shift = np.einsum("ndp,nbp->nbd", slopes, push @ noise.left.T).reshape(-1, d)
-        return self._errors(outcomes, started.reshape(-1, d), q.reshape(-1, d), s, shift)
+    @cached_property
+    def _g(self) -> FloatArray:
+        return Problem.free(self.truth)  # (n, d)
 
-    def _errors(
-        self,
-        outcomes: LabelArray,
-        started: FloatArray,
-        q: FloatArray,
-        s: FloatArray,
-        shift: FloatArray | None,
-    ) -> FloatArray:
-        """<y, l(g)> less the refinement of R = started + q, rows of all sets one after another."""
-        n_sets = outcomes.shape[1]
+    @cached_property
+    def _phi(self) -> FloatArray:
+        return self.start.features(self.problem.predictions)  # (n, d, p)
+
+    @cached_property
+    def _slopes(self) -> FloatArray:
+        return slopes_of(self._phi, self._g)  # (n, d, p)
+
+    @cached_property
+    def _labels(self) -> FloatArray:
+        d = self._g.shape[1]
+        y = self.outcomes[:, :, None]
+        return y.astype(np.float64) if d == 1 else (y == np.arange(d)).astype(np.float64)
+
+    @cached_property
+    def _information(self) -> FloatArray:
+        p = self._phi.shape[2]
+        fisher = information(self._phi, self._g, self.problem.weights)
+        return fisher + prior_precision(self.problem.unit, p)
+
+    @cached_property
+    def _pushes(self) -> FloatArray:
+        """By how much each label moves the parameters, ``(n, B, p)``."""
+        variance = np.linalg.pinv(self._information, hermitian=True)
+        moving = (self.problem.units[:, None, None] * self._phi) @ variance  # (n, d, p)
+        return _contracted(self._labels - self._g[:, None], moving)
+
+    @cached_property
+    def _started(self) -> FloatArray:
+        """The start fitted to each label set, each row left out, ``(n, B, d)``."""
+        if not self._phi.shape[2]:
+            return np.broadcast_to(self._g[:, None], self._labels.shape)
+        return _tilted(self.truth, _applied(self._phi, self._pushes.sum(axis=0) - self._pushes))
+
+    @cached_property
+    def _columns(self) -> FloatArray:
+        """What is smoothed: slopes, and the residuals of all label sets, ``(n, d p + B d)``."""
+        n, d, p = self._phi.shape
+        residuals = (self._labels - self._started).reshape(n, -1)
+        return np.concatenate([self._slopes.reshape(n, d * p), residuals], axis=1)
+
+    def terms(self, tuning: Tuning) -> FloatArray:
+        """Terms of the debiased estimate of each label set, ``(n, B)``."""
+        k, (n, d, p) = self.number, self._phi.shape
+        (smoothed,) = self.smoother.averages({k: self._columns}, [tuning])
+        s = self.smoother.squares([k], tuning)[k]
+        q, shift = smoothed[k][:, d * p :].reshape(self._labels.shape), None
+        if p:
+            slopes = smoothed[k][:, : d * p].reshape(n, d, p)
+            noise = FitNoise.of(self._information, self.problem.weights, self._slopes, slopes)
+            q = q + _applied(slopes, self._pushes)
+            shift = _applied(self._slopes @ noise.left, self._pushes).reshape(-1, d)
+        return self._errors(q.reshape(-1, d), s, shift)
+
+    def _errors(self, q: FloatArray, s: FloatArray, shift: FloatArray | None) -> FloatArray:
+        """<y, l(g)> less the refinement of R = start + q, rows of all sets one after another."""
+        n_sets, d = self.outcomes.shape[1], self._g.shape[1]
         drawn = replace(
             self.problem,
             predictions=np.repeat(self.truth, n_sets, axis=0),
-            labels=outcomes.ravel(),
+            labels=self.outcomes.ravel(),
             weights=np.repeat(self.problem.weights, n_sets),
             sample_weights=None,
         )
-        g = on_simplex(started[:, 0]) if started.shape[1] == 1 else started
-        R = onto_simplex(g, mirrored(q))
+        started = self._started.reshape(-1, d)
+        R = onto_simplex(on_simplex(started[:, 0]) if d == 1 else started, mirrored(q))
         _, refinement = second_order(drawn, R, np.repeat(s, n_sets), shift)
         risk = risk_of(drawn.loss, drawn.labels, drawn.points)
-        return (risk - refinement).reshape(outcomes.shape)
+        return (risk - refinement).reshape(self.outcomes.shape)
+
+
+def _contracted(residuals: FloatArray, phi: FloatArray) -> FloatArray:
+    """<residuals, phi> over outcomes: ``(n, B, d)`` and ``(n, d, p)`` to ``(n, B, p)``."""
+    if phi.shape[1] == 1:
+        return residuals * phi
+    return residuals @ phi
+
+
+def _applied(slopes: FloatArray, pushes: FloatArray) -> FloatArray:
+    """What parameters that move do to g: ``(n, d, p)`` and ``(n, B, p)`` to ``(n, B, d)``."""
+    if slopes.shape[2] <= FEW_PARAMETERS:
+        every = range(slopes.shape[2])
+        total: FloatArray = sum(slopes[:, None, :, i] * pushes[:, :, i, None] for i in every)
+        return total
+    return pushes @ slopes.transpose(0, 2, 1)
 
 
 def _tilted(truth: FloatArray, tilt: FloatArray) -> FloatArray:
