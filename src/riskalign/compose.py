@@ -7,9 +7,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from riskalign.data.case import Case
-from riskalign.equations.arrays import FloatArray, IntArray
+from riskalign.data.sample import Sample
+from riskalign.equations.arrays import FloatArray
 from riskalign.equations.kernels import KERNELS
 from riskalign.methods import KernelSmoother
+from riskalign.methods.curve import curve_of_problem
 from riskalign.methods.method import Method, Outcome
 from riskalign.results import CalibrationResult, Interval, Overconfidence
 
@@ -51,17 +53,21 @@ def compose(
 
 
 def conditional_of(
-    case: Case, method: Method, outcome: Outcome, places: IntArray | None = None
+    case: Case, method: Method, outcome: Outcome, rows: Sample | None = None
 ) -> FloatArray | None:
-    """R at all rows of the case, in the shape of results, None where a method has none.
+    """R in the shape of results, None where a method has none.
 
-    `places` says which row of the case each of the user's rows is.
+    It is given at the rows of the case, or at the user's `rows` of which the case was made. Where
+    the case holds all rows, each sample is left out of its own R. Otherwise R is the curve at each
+    row's prediction.
     """
+    if rows is not None and not case.complete:
+        return _curve_at(case, method, outcome, rows)
     each: list[FloatArray] = []
     if outcome.residuals is not None and isinstance(method, KernelSmoother):
-        rows, kernel = np.arange(len(case.sample.labels)), KERNELS[method.kernel]
+        every, kernel = np.arange(len(case.sample.labels)), KERNELS[method.kernel]
         for problem, residual in zip(case.problems, outcome.residuals, strict=True):
-            R, _ = residual.at_rows(problem, rows, kernel)
+            R, _ = residual.at_rows(problem, every, kernel)
             each.append(R[:, 1] if problem.one_dimensional else R)
     else:
         known = [estimate.conditional for estimate in outcome.estimates]
@@ -69,7 +75,20 @@ def conditional_of(
         if not each:
             return None
     found = case.notion.gathered(each)
-    return found if places is None else found[places]
+    return found if rows is None else found[case.places(rows)]
+
+
+def _curve_at(case: Case, method: Method, outcome: Outcome, rows: Sample) -> FloatArray | None:
+    """R at predictions that the case does not hold; nobody is left out."""
+    assert isinstance(method, KernelSmoother)
+    assert case.state is not None
+    points, _ = case.state.notion.kept(rows.probabilities, rows.labels)
+    columns = [points] if case.notion.joint else points.T
+    each = []
+    for problem, tuning, x in zip(case.problems, outcome.tunings or [], columns, strict=True):
+        R, _ = curve_of_problem(problem, method, tuning, x, "auto")
+        each.append(R if case.notion.joint else R[:, 1])
+    return case.notion.gathered(each)
 
 
 def overconfidence(case: Case, outcome: Outcome) -> Overconfidence | None:

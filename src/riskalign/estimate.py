@@ -15,8 +15,10 @@ from riskalign.bandwidth.search import (
 )
 from riskalign.compose import compose, conditional_of
 from riskalign.data.case import Case
+from riskalign.data.sample import Sample
+from riskalign.data.state import SketchState
 from riskalign.data.validation import as_sample, one_of
-from riskalign.equations.arrays import FloatArray, IntArray
+from riskalign.equations.arrays import FloatArray
 from riskalign.equations.kernels import KERNELS
 from riskalign.equations.losses import ProperLoss
 from riskalign.equations.starts import STARTS
@@ -31,7 +33,9 @@ from riskalign.options import (
     choose_method,
     engine_of,
     grid_points,
+    loss_of,
     make_case,
+    notion_of,
 )
 from riskalign.results import CalibrationResult, Interval
 from riskalign.smoothing import read_at
@@ -159,8 +163,14 @@ def calibration_error(
     )
     options = KernelSmoother(bandwidth, kernel, estimator, candidates, power, start)
     chosen = choose_method(method, options, engine)
-    case = make_case(sample, notion, loss)
-    return error_of(case, chosen, confidence, engine=engine, seed=seed, progress=progress)
+    if not isinstance(chosen, KernelSmoother):  # the other methods see every row
+        case, rows = make_case(sample, notion, loss), None
+    else:
+        state = state_of(sample, notion, engine, weighted=sample_weight is not None)
+        case, rows = Case.of_state(state, loss_of(loss, state.notion, len(sample.classes))), sample
+    return error_of(
+        case, chosen, confidence, engine=engine, seed=seed, progress=progress, rows=rows
+    )
 
 
 def select_bandwidth(
@@ -210,7 +220,8 @@ def select_bandwidth(
         ignore_index=ignore_index,
         classes=classes,
     )
-    case = make_case(sample, notion, loss)
+    state = state_of(sample, notion, engine, weighted=sample_weight is not None)
+    case = Case.of_state(state, loss_of(loss, state.notion, len(sample.classes)))
     return search_bandwidth(
         case.problems,
         KERNELS[one_of("kernel", kernel, KERNELS)],
@@ -276,7 +287,8 @@ def reliability_curve(
         ignore_index=ignore_index,
         classes=classes,
     )
-    case = make_case(sample, notion, loss)
+    state = state_of(sample, notion, engine, weighted=sample_weight is not None)
+    case = Case.of_state(state, loss_of(loss, state.notion, len(sample.classes)))
     method = KernelSmoother(bandwidth, kernel, estimator, candidates, power, start)
     method.check(len(case.problems), case.notion.name)
     points = grid_points(grid, case.notion, case.problems[0].n_classes)
@@ -291,9 +303,12 @@ def error_of(
     engine: str = "auto",
     seed: int = 0,
     progress: bool | None = None,
-    places: IntArray | None = None,
+    rows: Sample | None = None,
 ) -> CalibrationResult:
-    """The calibration error of a case, with its interval if a confidence is given."""
+    """The calibration error of a case, with its interval if a confidence is given.
+
+    `rows` are the user's rows, at which R is wanted, where they are not those of the case.
+    """
     check_scope(method, case.notion.name, case.loss)
     check_confidence(confidence, method)
     if isinstance(method, KernelSmoother):
@@ -305,8 +320,15 @@ def error_of(
         if confidence is not None and isinstance(method, KernelSmoother):
             interval = interval_of(case, method, outcome, confidence, engine, seed)
     return compose(
-        case, method, outcome, interval, lambda: conditional_of(case, method, outcome, places)
+        case, method, outcome, interval, lambda: conditional_of(case, method, outcome, rows)
     )
+
+
+def state_of(sample: Sample, notion: str | None, engine: str, *, weighted: bool) -> SketchState:
+    """A sample in memory as a sketch of one batch; exact sums need all rows."""
+    asked = notion_of(notion, len(sample.classes))
+    limit = len(sample.labels) if engine == "exact" else None
+    return SketchState.empty(asked, sample.classes, limit).update(sample, weighted=weighted)
 
 
 def interval_of(

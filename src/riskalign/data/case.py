@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
+
+from riskalign.data.counts import CellCounts
 from riskalign.data.notions import TOP_LABEL, Notion
+from riskalign.data.rows import RowTable
 from riskalign.data.sample import Sample
+from riskalign.data.state import SketchState
+from riskalign.data.weights import exponent_of, in_units
+from riskalign.equations.arrays import IntArray
 from riskalign.equations.losses import ProperLoss
 from riskalign.equations.problem import Problem
+from riskalign.equations.simplex import on_simplex
 
 
 @dataclass(frozen=True)
@@ -19,9 +27,10 @@ class Case:
     sample : rows of the sample, all of them or a random part
     notion, loss : what is asked
     problems : from all samples: by the rows, or by cells if these are a part
-    n_samples : number of all samples
-    top_gap : mean of f - y for the class that each row ranks first
+    n_samples : number of samples behind the problems
+    top : the top-label problem of all samples
     complete : whether `sample` holds all rows
+    state : the sketch that it was made from, if there is one
     """
 
     sample: Sample
@@ -29,17 +38,87 @@ class Case:
     loss: ProperLoss
     problems: list[Problem]
     n_samples: int
-    top_gap: float
+    top: Problem
     complete: bool = True
+    state: SketchState | None = None
+
+    @classmethod
+    def of_state(
+        cls, state: SketchState, loss: ProperLoss, classes: tuple[str, ...] | None = None
+    ) -> Case:
+        """What a sketch knows: all rows, or some of them and counts."""
+        table, notion = state.table, state.notion.of_kept
+        sample = _kept_sample(table, state.classes if classes is None else classes)
+        problems = notion.problems(sample, loss)
+        if not table.complete and state.counts is not None:
+            problems = [_of_cells(each, state.counts, k) for k, each in enumerate(problems)]
+        (top,) = notion.top_label.problems(sample, loss)
+        if not table.complete and state.counts is not None:
+            if state.top is not None:
+                top = _of_cells(top, state.top, 0)
+            else:
+                top = notion.top_of(problems[0])
+        # The joint problem is known by the rows alone.
+        by_rows = table.complete or state.counts is not None
+        n = state.n_samples if by_rows else int(table.rows.counts.sum())
+        return cls(sample, notion, loss, problems, n, top, table.complete, state)
+
+    def places(self, rows: Sample) -> IntArray:
+        """Which row of the case each of the rows is of which it was made."""
+        if self.state is None:
+            return np.arange(len(rows.labels))
+        predictions, labels = self.state.notion.kept(rows.probabilities, rows.labels)
+        found = self.state.table.find(predictions, labels, rows.weights)
+        kept = self.state.table.rows.weights > 0  # rows without weight are not in the sample
+        return (np.cumsum(kept) - 1)[found]
 
     @classmethod
     def of(cls, sample: Sample, notion: Notion, loss: ProperLoss) -> Case:
         """All rows of a sample."""
-        top = TOP_LABEL.problems(sample, loss)[0]
-        gap = float(top.weights @ (top.predictions - top.labels) / top.weights.sum())
-        return cls(sample, notion, loss, notion.problems(sample, loss), len(sample.labels), gap)
+        (top,) = TOP_LABEL.problems(sample, loss)
+        return cls(sample, notion, loss, notion.problems(sample, loss), len(sample.labels), top)
+
+    @property
+    def top_gap(self) -> float:
+        """Mean of f - y for the class that each row ranks first."""
+        top = self.top
+        return float(top.weights @ (top.predictions - top.labels) / top.weights.sum())
 
     @property
     def divergence(self) -> str:
         """The calibration error of one prediction, in words."""
         return self.notion.loss_of(self.loss).divergence
+
+
+def _kept_sample(table: RowTable, classes: tuple[str, ...]) -> Sample:
+    """The rows that a table holds; one probability becomes the pair (1 - p, p).
+
+    Each row has the weight of all its copies, over the probability that the table holds it.
+    """
+    rows = table.rows
+    f = rows.predictions
+    # A row stands for others that the table does not hold: so does each of its samples.
+    units = in_units(rows.weights, exponent_of(rows.weights)) / table.inclusion
+    used = np.flatnonzero(units > 0)
+    weights = units * rows.counts
+    return Sample(
+        (on_simplex(f[:, 0]) if f.shape[1] == 1 else f)[used],
+        rows.labels[used].astype(np.intp),
+        weights[used],
+        classes,
+        units[used],
+    )
+
+
+def _of_cells(problem: Problem, counts: CellCounts, k: int) -> Problem:
+    """A problem by its cells in place of its rows."""
+    atoms = counts.atoms(k)
+    used = atoms.totals > 0
+    totals = atoms.totals[used]
+    return replace(
+        problem,
+        predictions=atoms.locations[used],
+        labels=atoms.labels[used].astype(np.int8),
+        weights=totals,
+        sample_weights=atoms.squares[used] / totals,
+    )

@@ -8,7 +8,7 @@ points on a simplex with labels.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -35,6 +35,7 @@ class Notion:
 
     per_class = False  # whether results hold one entry per class, and the value is their sum
     joint = False  # whether the whole vector is one problem
+    one_probability = False  # whether one probability per row says all
 
     def check(self, n_classes: int) -> None:
         """Refuse a number of classes for which the notion has no meaning."""
@@ -46,6 +47,33 @@ class Notion:
     def outcomes(self, probabilities: FloatArray, labels: IntArray, k: int) -> LabelArray:
         """Labels of problem k, ``(n,)``; labels may hold several sets, ``(n, B)``."""
         raise NotImplementedError
+
+    def kept(
+        self, probabilities: FloatArray, labels: IntArray
+    ) -> tuple[FloatArray, LabelArray]:
+        """What a sketch keeps of rows: predictions ``(n, d)`` and labels ``(n,)``.
+
+        One-dimensional notions keep one probability per row and whether it came true.
+        """
+        return probabilities, labels
+
+    @property
+    def of_kept(self) -> Notion:
+        """The notion for rows of which only `kept` is known, as the pair (1 - p, p)."""
+        return self
+
+    @property
+    def top_label(self) -> Notion:
+        """The notion that asks for the top label of the same rows."""
+        return TOP_LABEL
+
+    def top_of(self, problem: Problem) -> Problem:
+        """The top-label problem, from the one problem of a notion of one probability."""
+        return problem
+
+    def n_problems(self, n_classes: int) -> int:
+        """Number of problems."""
+        return 1
 
     def truth(self, R: FloatArray, f: FloatArray, k: int) -> FloatArray:
         """What problem k is about of probabilities R ``(n, K)`` of the classes at predictions f."""
@@ -97,6 +125,8 @@ def _at_most_one(p: FloatArray) -> FloatArray:
 
 
 class _Binary(Notion):
+    one_probability = True
+
     def check(self, n_classes: int) -> None:
         if n_classes != 2:
             raise ValueError(
@@ -104,8 +134,18 @@ class _Binary(Notion):
                 "'classwise' or 'canonical', or pass one column of `y_prob`."
             )
 
+    def kept(
+        self, probabilities: FloatArray, labels: IntArray
+    ) -> tuple[FloatArray, LabelArray]:
+        return _at_most_one(probabilities[:, 1:]), labels
+
     def columns(self, probabilities: FloatArray) -> FloatArray:
         return probabilities[:, 1:]
+
+    def top_of(self, problem: Problem) -> Problem:
+        p, came = problem.predictions, problem.labels == 1
+        right = ((p > 0.5) == came).astype(np.int8)
+        return replace(problem, predictions=np.maximum(p, 1 - p), labels=right)
 
     def outcomes(self, probabilities: FloatArray, labels: IntArray, k: int) -> LabelArray:
         return labels.astype(np.int8)
@@ -118,6 +158,19 @@ class _Binary(Notion):
 
 
 class _TopLabel(Notion):
+    one_probability = True
+
+    def kept(
+        self, probabilities: FloatArray, labels: IntArray
+    ) -> tuple[FloatArray, LabelArray]:
+        top = probabilities.argmax(axis=1)
+        p = np.take_along_axis(probabilities, top[:, None], axis=1)
+        return _at_most_one(p), (top == labels).astype(np.int8)
+
+    @property
+    def of_kept(self) -> Notion:
+        return _KeptTopLabel(self.name, self.title, self.question)
+
     def columns(self, probabilities: FloatArray) -> FloatArray:
         return probabilities.max(axis=1, keepdims=True)
 
@@ -135,8 +188,33 @@ class _TopLabel(Notion):
         return None
 
 
+class _KeptTopLabel(Notion):
+    """The top label of rows of which its probability and whether it is right are known."""
+
+    one_probability = True
+
+    @property
+    def top_label(self) -> Notion:
+        return self
+
+    def columns(self, probabilities: FloatArray) -> FloatArray:
+        return probabilities[:, 1:]
+
+    def outcomes(self, probabilities: FloatArray, labels: IntArray, k: int) -> LabelArray:
+        return labels.astype(np.int8)
+
+    def names(self, classes: Sequence[str]) -> list[str]:
+        return ["top label"]
+
+    def whole(self, conditional: FloatArray) -> FloatArray | None:
+        return None
+
+
 class _Classwise(Notion):
     per_class = True
+
+    def n_problems(self, n_classes: int) -> int:
+        return n_classes
 
     def columns(self, probabilities: FloatArray) -> FloatArray:
         return probabilities
@@ -180,23 +258,23 @@ class _Canonical(Notion):
         return [Problem("all classes", f, sample.labels, sample.weights, loss, units)]
 
 
-BINARY = _Binary(
+BINARY: Notion = _Binary(
     "binary",
     "binary",
     "Among rows that are given the probability f of class {name}, is a share f of that class?",
 )
-TOP_LABEL = _TopLabel(
+TOP_LABEL: Notion = _TopLabel(
     "top-label",
     "top-label",
     "Among rows whose predicted class has probability f, is a share f right?",
 )
-CLASSWISE = _Classwise(
+CLASSWISE: Notion = _Classwise(
     "classwise",
     "class-wise",
     "For each class: among rows that are given its probability f, is a share f of that class? "
     "The errors of all classes are added up.",
 )
-CANONICAL = _Canonical(
+CANONICAL: Notion = _Canonical(
     "canonical",
     "canonical",
     "Among rows with the same whole vector f of probabilities, do the classes occur with those "

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from scipy.special import expit, softmax
 
 from riskalign.data.sample import Sample
+from riskalign.data.weights import exponent_of, in_units
 from riskalign.equations.arrays import FloatArray, IntArray
 
 OUTWEIGHED = 1e-12
@@ -39,10 +40,13 @@ def as_sample(
     normalize: bool = False,
     ignore_index: int | None = None,
     classes: Sequence[object] | None = None,
+    fewest: int = 2,
 ) -> Sample:
     """Check predictions and labels, and bring them to one form.
 
-    Parameters are those of `riskalign.calibration_error`.
+    Parameters are those of `riskalign.calibration_error`; fewer samples than `fewest` are an
+    error, as are fewer with a positive weight. Weights of a whole sample are divided by a power
+    of two, so that the largest lies between 1 and 2; those of a batch (`fewest` below 2) stay.
     """
     scores = _numeric(y_prob, "y_prob")
     truth = _array(y_true, "y_true")
@@ -63,12 +67,14 @@ def as_sample(
             raise ValueError("`ignore_index` needs labels of shape (n,), not one-hot rows.")
         keep = truth != ignore_index
         truth, scores, weights = truth[keep], scores[keep], weights[keep]
-    if len(scores) < 2:
+    if len(scores) < fewest:
         raise ValueError(
             "At least two samples are needed (each is estimated from the others); found "
             f"{len(scores)}."
         )
-    _check_weights(weights)
+    if fewest >= 2 and sample_weight is not None and np.isfinite(weights).all():
+        weights = in_units(weights, exponent_of(weights))
+    _check_weights(weights, fewest)
 
     if from_logits:
         probabilities = _from_logits(scores, normalize)
@@ -134,12 +140,14 @@ def _weights(sample_weight: object, n: int) -> FloatArray:
     return weights
 
 
-def _check_weights(weights: FloatArray) -> None:
+def _check_weights(weights: FloatArray, fewest: int) -> None:
     if not np.isfinite(weights).all() or (weights < 0).any():
         row = int(np.argmax(~np.isfinite(weights) | (weights < 0)))
         raise ValueError(
             f"`sample_weight` must be finite and not negative; row {row} has {weights[row]}."
         )
+    if fewest < 2:
+        return
     if np.count_nonzero(weights) < 2:
         raise ValueError(
             "`sample_weight` must be positive for at least two samples (each is estimated from "
@@ -167,6 +175,8 @@ def _from_logits(scores: FloatArray, normalize: bool) -> FloatArray:
 
 
 def _reject_nan(scores: FloatArray) -> None:
+    if not np.isnan(scores).any():
+        return
     rows = np.isnan(scores.reshape(len(scores), -1)).any(axis=1)
     if rows.any():
         raise ValueError(
@@ -177,7 +187,7 @@ def _reject_nan(scores: FloatArray) -> None:
 
 def _probabilities(scores: FloatArray, normalize: bool) -> FloatArray:
     _reject_nan(scores)
-    low, high = float(scores.min()), float(scores.max())
+    low, high = float(scores.min(initial=0.0)), float(scores.max(initial=0.0))
     if low < 0 or (high > 1 + ROW_SUM_TOLERANCE and not normalize):
         raise ValueError(
             f"`y_prob` must lie in [0, 1]; found values from {low:.4g} to {high:.4g}. Pass "

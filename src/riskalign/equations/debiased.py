@@ -50,8 +50,9 @@ class FitNoise:
         cls, information: FloatArray, weights: FloatArray, slopes: FloatArray, smoothed: FloatArray
     ) -> FitNoise:
         """From the information of all rows, their slopes ``(n, d, p)`` and these smoothed."""
-        variance = np.linalg.pinv(information, hermitian=True)
-        return cls(variance, _left(weights, slopes, smoothed, information))
+        values, vectors = np.linalg.eigh(information)  # positive: the prior is in it
+        root, inverse = vectors * np.sqrt(values), vectors / np.sqrt(values)
+        return cls(inverse @ inverse.T, _left(weights, slopes, smoothed, root, inverse))
 
     def pushes(self, problem: Problem, phi: FloatArray, residuals: FloatArray) -> FloatArray:
         """By how much each sample's label moves the parameters, ``(n, p)``."""
@@ -63,17 +64,21 @@ class FitNoise:
 
 
 def _left(
-    weights: FloatArray, slopes: FloatArray, smoothed: FloatArray, information: FloatArray
+    weights: FloatArray,
+    slopes: FloatArray,
+    smoothed: FloatArray,
+    root: FloatArray,
+    inverse: FloatArray,
 ) -> FloatArray:
-    """1 - overlap^2, for matrices: (V - O V O') V^-1, with V the variance of the parameters."""
+    """1 - overlap^2, for matrices: (V - O V O') V^-1, with V the variance of the parameters.
+
+    `root` is that of the information, root root' = V^-1, and `inverse` is inverse' root = 1: in
+    the coordinates root' theta the parameters are independent, with variance 1.
+    """
     size, seen = products(weights, slopes, slopes), products(weights, slopes, smoothed)
     overlap = np.linalg.pinv(size, hermitian=True) @ seen
-    values, vectors = np.linalg.eigh(information)
-    # in coordinates in which the parameters are independent, with variance 1
-    root = vectors * np.sqrt(np.maximum(values, 0.0))
-    inverse = np.linalg.pinv(root)
-    axes, shares, _ = np.linalg.svd(root.T @ overlap @ inverse.T)
-    return inverse.T @ (axes * (1.0 - np.minimum(shares, 1.0) ** 2)) @ axes.T @ root.T
+    axes, shares, _ = np.linalg.svd(root.T @ overlap @ inverse)
+    return inverse @ (axes * (1.0 - np.minimum(shares, 1.0) ** 2)) @ axes.T @ root.T
 
 
 def second_order(

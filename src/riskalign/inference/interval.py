@@ -29,7 +29,6 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtri
 
-from riskalign.data.sample import Sample
 from riskalign.equations.arrays import FloatArray
 from riskalign.inference.null import ROWS, Model, null_moments, one_per_row, systematic_rows
 from riskalign.methods.residuals import Debiased
@@ -57,7 +56,7 @@ class Chance:
         """From the estimates of a model's problems, from so many samples."""
         plugin = sum(each.mean(each.plugin) for each in estimates)
         removed = sum(each.mean(each.variance_removed) for each in estimates)
-        variance = mean_variance_of_gain(model, estimates) / effective_samples(model.sample)
+        variance = mean_variance_of_gain(model, estimates) / estimates[0].effective_samples
         bias, noise = null_moments([model], [1.0], n_samples, seed)
         return cls(noise, variance / plugin if plugin > 0 else 0.0, removed, bias)
 
@@ -97,12 +96,6 @@ class Chance:
     def _skewness(self) -> float:
         """Of the smoother's noise; at most that of one square."""
         return min(2 * self.noise**0.5 / self.removed, 8**0.5) if self.removed > 0 else 8**0.5
-
-
-def effective_samples(sample: Sample) -> float:
-    """(sum w)^2 / sum w^2 over all samples."""
-    units = sample.weights if sample.sample_weights is None else sample.sample_weights
-    return float(sample.weights.sum() ** 2 / (sample.weights @ units))
 
 
 def mean_variance_of_gain(model: Model, estimates: Sequence[Debiased]) -> float:

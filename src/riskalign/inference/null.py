@@ -47,11 +47,8 @@ ROWS = 2_000
 """Samples that show the null variance; from m of n samples it is scaled by (m / n)^2, because
 each row's weights spread over m instead of n neighbours and m instead of n rows are averaged."""
 
-SUMS = 1e10
-"""Products spent on the null variance: fewer samples are drawn for many classes."""
-
-FEWEST = 200
-"""Samples that are drawn in any case."""
+CELLS, FEWEST = 32_000, 500
+"""Probabilities that show the null variance, and samples: fewer are drawn for many classes."""
 
 REPRESENTATIVES = 3
 """Tunings of a problem that stand for all in the null world."""
@@ -79,21 +76,22 @@ class Model:
     start: Start
     tunings: Sequence[WeightedTunings]
 
-    def truth(self) -> FloatArray:
-        """What labels are drawn from: the whole predictions at their start, ``(n, K)``.
+    def truth(self, rows: IntArray) -> FloatArray:
+        """What labels are drawn from: the predictions of some rows at their start, ``(m, K)``.
 
-        Where each problem has one probability of many, the temperature of the whole is enough.
+        The start is fitted to these rows. Where each problem has one probability of many, the
+        temperature of the whole is enough.
         """
-        f, labels = self.sample.probabilities, self.sample.labels
-        weights, units = self.sample.weights, self.sample.sample_weights
+        drawn = one_per_row(self.sample.take(rows))
+        f = drawn.probabilities
         if f.shape[1] == 2:
             p = np.minimum(f[:, 1], 1.0)
-            whole = Problem("all", p, labels, weights, KL, units)
+            whole = Problem("all", p, drawn.labels, drawn.weights, KL)
             return on_simplex(FittedStart.of(whole, self.start).at(p)[:, 0])
         start = self.start
-        if not self.notion.joint and start.name == "logistic":
+        if not self.notion.joint and self.start.name != "identity":
             start = Temperature()
-        whole = Problem("all", f, labels, weights, KL, units)
+        whole = Problem("all", f, drawn.labels, drawn.weights, KL)
         return FittedStart.of(whole, start).at(f)
 
     def null_terms(self, rows: IntArray, truth: FloatArray, labels: IntArray) -> FloatArray:
@@ -273,9 +271,9 @@ def null_moments(
     err together in the null world.
     """
     first = models[0].sample
-    n_columns = first.probabilities.shape[1]
-    rows = systematic_rows(first, int(min(ROWS, max(FEWEST, (SUMS / DRAWS / n_columns) ** 0.5))))
-    truth: FloatArray = np.mean([model.truth()[rows] for model in models], axis=0)
+    affordable = CELLS // first.probabilities.shape[1]
+    rows = systematic_rows(first, min(ROWS, max(FEWEST, affordable)))
+    truth: FloatArray = np.mean([model.truth(rows) for model in models], axis=0)
     labels = draw_labels(truth, DRAWS, np.random.default_rng(seed))
     null: FloatArray = np.sum(
         [

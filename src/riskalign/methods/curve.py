@@ -12,6 +12,7 @@ from riskalign.bandwidth.search import align, candidate_set
 from riskalign.data.case import Case
 from riskalign.equations.arrays import FloatArray
 from riskalign.equations.kernels import KERNELS
+from riskalign.equations.problem import Problem
 from riskalign.equations.simplex import mirrored, on_simplex
 from riskalign.equations.starts import STARTS, FittedStart
 from riskalign.methods.kernel import KernelSmoother
@@ -89,27 +90,32 @@ def curve_of(
     case: Case, method: KernelSmoother, points: FloatArray, engine: str, progress: bool | None
 ) -> ReliabilityCurve:
     """R at points, of smoothed labels or of a start and its smoothed residuals."""
-    kernel, x = KERNELS[method.kernel], on_simplex(points)
-    start = STARTS[method.start]
     if method.smooths_residuals:
         tunings = _residual_tunings(case, method, engine, progress)
     else:
         tunings, _ = method.tunings(case, engine, progress)
-    R, supports = [], []
-    for problem, tuning in zip(case.problems, tunings, strict=True):
-        smoother = choose_smoother([problem], kernel, engine)
-        if method.smooths_residuals:
-            fit = FittedStart.of(problem, start)
-            residuals = problem.columns() - fit.at(problem.predictions)
-            q, support = smoother.averages_at(residuals, (0, tuning), x)
-            g = fit.at(points)
-            R.append(shown_of(on_simplex(g[:, 0]) if g.shape[1] == 1 else g, mirrored(q)))
-        else:
-            R.append(smoother.at((0, tuning), x).mean)
-            nothing = np.empty((len(problem.labels), 0))
-            _, support = smoother.averages_at(nothing, (0, tuning), x)
-        supports.append(support)
-    return assemble(case, points, tunings, R, supports)
+    found = [
+        curve_of_problem(problem, method, tuning, points, engine)
+        for problem, tuning in zip(case.problems, tunings, strict=True)
+    ]
+    return assemble(case, points, tunings, [R for R, _ in found], [own for _, own in found])
+
+
+def curve_of_problem(
+    problem: Problem, method: KernelSmoother, tuning: Tuning, points: FloatArray, engine: str
+) -> tuple[FloatArray, Support]:
+    """R of one problem at points, ``(m,)`` or ``(m, K)``, as ``(m, K)``, and its support."""
+    x = on_simplex(points)
+    smoother = choose_smoother([problem], KERNELS[method.kernel], engine)
+    if not method.smooths_residuals:
+        nothing = np.empty((len(problem.labels), 0))
+        _, support = smoother.averages_at(nothing, (0, tuning), x)
+        return smoother.at((0, tuning), x).mean, support
+    fit = FittedStart.of(problem, STARTS[method.start])
+    residuals = problem.columns() - fit.at(problem.predictions)
+    q, support = smoother.averages_at(residuals, (0, tuning), x)
+    g = fit.at(points)
+    return shown_of(on_simplex(g[:, 0]) if g.shape[1] == 1 else g, mirrored(q)), support
 
 
 def _residual_tunings(

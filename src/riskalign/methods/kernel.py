@@ -171,7 +171,16 @@ class KernelSmoother:
             candidates = candidate_set(self.candidates, kernel, n_classes)
         else:
             tunings, search = self.tunings(case, engine, progress)
-        residuals = debiased(case.problems, kernel, engine, start, tunings, candidates, progress)
+        residuals = debiased(
+            case.problems,
+            kernel,
+            engine,
+            start,
+            tunings,
+            candidates,
+            progress,
+            by_nodes=not case.complete,
+        )
         if tunings is None:
             tunings = [each.tunings.best for each in residuals]
             curves = tuple(each.tunings.curve for each in residuals)

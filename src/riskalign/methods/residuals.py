@@ -22,6 +22,7 @@ from riskalign.equations.starts import FittedStart, Start, moved, slopes_of
 from riskalign.equations.terms import risk_of
 from riskalign.progress import track
 from riskalign.smoothing import TINY, Smoother, Tuning, choose_smoother, condensed, read_at
+from riskalign.smoothing.threads import ordered_map
 
 GROUP_ROWS, GROUP = 400_000, 64
 """Rows of problems that are smoothed together, and problems: what they need stays in memory."""
@@ -108,6 +109,11 @@ class Debiased:
     conditional: FloatArray
     tunings: WeightedTunings
 
+    @property
+    def effective_samples(self) -> float:
+        """(sum w)^2 / sum w^2 over all samples."""
+        return float(self.problem.weights.sum() / self.problem.unit)
+
     def mean(self, rows: FloatArray) -> float:
         """The weighted mean of numbers ``(n,)`` of the rows."""
         return float(self.problem.weights @ rows / self.problem.weights.sum())
@@ -129,16 +135,21 @@ def debiased(
     tunings: Sequence[Tuning] | None = None,
     candidates: FloatArray | None = None,
     progress: bool | None = None,
+    *,
+    by_nodes: bool = False,
 ) -> list[Debiased]:
     """The debiased estimate of every problem.
 
     Tunings are given, one per problem, or candidates are weighted by their leave-one-out risk.
+    With `by_nodes` one-dimensional problems are condensed to nodes however few rows they have,
+    so that the estimate can be read at any row.
     """
     estimates: list[Debiased] = []
     step = max(1, min(GROUP, GROUP_ROWS // max(len(problem.labels) for problem in problems)))
     for first in range(0, len(problems), step):
-        group = [condensed(each, kernel, engine) for each in problems[first : first + step]]
-        started = [Started.of(problem, start) for problem in group]
+        part = problems[first : first + step]
+        group = _condensed(part, kernel, engine, by_nodes)
+        started = list(ordered_map(lambda each: Started.of(each, start), group))
         smoother = choose_smoother(group, kernel, engine, small=TINY)
         if tunings is None:
             weighted = weigh(started, smoother, kernel, candidates, progress)
@@ -146,6 +157,15 @@ def debiased(
             weighted = [WeightedTunings.given(each) for each in tunings[first : first + step]]
         estimates += _estimates(started, smoother, weighted)
     return estimates
+
+
+def _condensed(
+    problems: Sequence[Problem], kernel: Kernel, engine: str, by_nodes: bool
+) -> list[Problem]:
+    def one(problem: Problem) -> Problem:
+        return condensed(problem, kernel, engine, always=by_nodes)
+
+    return list(ordered_map(one, problems))
 
 
 def weigh(
@@ -202,8 +222,8 @@ def _estimates(
         values = {k: started[k].with_slopes() for k in numbers}
         smoothed = next(smoother.averages(values, [tuning]))
         s = smoother.squares(numbers, tuning)
-        for k in numbers:
-            found[k, tuning] = terms_of(started[k], smoothed[k], s[k])
+        terms = ordered_map(lambda k: terms_of(started[k], smoothed[k], s[k]), numbers)  # noqa: B023
+        found.update(zip(((k, tuning) for k in numbers), terms, strict=True))
     for k, each in enumerate(weighted):
         parts = [found.pop((k, tuning)) for tuning in each.tunings]
         yield _averaged(started[k].problem, each, parts)

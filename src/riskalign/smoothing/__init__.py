@@ -61,9 +61,11 @@ def choose_smoother(
     return DenseSmoother(problems, kernel, single=True)
 
 
-def condensed(problem: Problem, kernel: Kernel, engine: str = "auto") -> Problem:
-    """The problem by its rows, or by nodes if these are fewer."""
-    nodes = 2 * len(nodes_of(kernel)) if problem.one_dimensional else len(problem.labels)
-    if engine == "exact" or len(problem.labels) <= nodes:
+def condensed(
+    problem: Problem, kernel: Kernel, engine: str = "auto", *, always: bool = False
+) -> Problem:
+    """The problem by its rows, or by nodes if these are fewer (or in any case)."""
+    if engine == "exact" or not problem.one_dimensional:
         return problem
-    return quadrature(problem, kernel)
+    fewer = len(problem.labels) > 2 * len(nodes_of(kernel))
+    return quadrature(problem, kernel) if fewer or always else problem

@@ -1,0 +1,138 @@
+r"""A stable 64-bit hash of rows of numbers.
+
+The hash of a row depends on the values of its numbers alone: not on the machine, its byte
+order, the order of rows, or whether the numbers came as float32 or float64. With u_j the bits
+of prediction j as a float64 (and 0 for both zeros), y the label and v the bits of the weight,
+
+.. math:: S = \sum_j a_j z(u_j) + b\,y + c\,z(v), \qquad z(u) = u \oplus (u \gg 32),
+
+in arithmetic modulo 2^64, and the hash is the finaliser of splitmix64 applied to S. Folding the
+upper half of u onto its lower half matters because round numbers, and all float32 numbers, end
+in zero bits, which a multiplication alone never fills. The multipliers are the odd numbers
+nearest to the outputs of splitmix64.
+
+References
+----------
+Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, OOPSLA 2014.
+Thorup: High Speed Hashing for Integers and Strings, 2015 (multiply-add hashing of vectors).
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from riskalign.equations.arrays import FloatArray, LabelArray
+
+HashArray = npt.NDArray[np.uint64]
+Numbers = npt.NDArray[np.floating[Any]]
+
+CHUNK = 1 << 15
+"""Numbers that are hashed at a time: 256 kB per array, so that all passes stay in cache. They
+write into arrays that are allocated once, because fresh pages cost more than the arithmetic."""
+
+_GOLDEN = 0x9E3779B97F4A7C15
+_ROUNDS = (
+    (np.uint64(30), np.uint64(0xBF58476D1CE4E5B9)),
+    (np.uint64(27), np.uint64(0x94D049BB133111EB)),
+)
+_FOLD = np.uint64(32)
+_ALL = (1 << 64) - 1
+
+
+def mix(values: HashArray, spare: HashArray | None = None) -> HashArray:
+    """Apply the finaliser of splitmix64, a bijection of the 64-bit integers, in place.
+
+    Parameters
+    ----------
+    values : any shape
+    spare : the shape of `values`, optional
+        Room for temporary values.
+
+    Examples
+    --------
+    The first output of splitmix64 for the seed 0:
+
+    >>> import numpy as np
+    >>> hex(mix(np.array([0x9E3779B97F4A7C15], dtype=np.uint64))[0])
+    '0xe220a8397b1dcdaf'
+    """
+    spare = np.empty_like(values) if spare is None else spare
+    for shift, multiplier in _ROUNDS:
+        values ^= np.right_shift(values, shift, out=spare)
+        values *= multiplier
+    values ^= np.right_shift(values, np.uint64(31), out=spare)
+    return values
+
+
+@functools.cache
+def multipliers(length: int) -> HashArray:
+    """Odd multipliers of the columns, ``(length,)``: splitmix64's outputs, made odd."""
+    seeds = np.arange(1, length + 1, dtype=np.uint64) * np.uint64(_GOLDEN)
+    odd = mix(seeds) | np.uint64(1)
+    odd.flags.writeable = False  # it is shared
+    return odd
+
+
+_OF_LABEL, _OF_WEIGHT = (np.uint64(((_GOLDEN * odd) & _ALL) | 1) for odd in (3, 5))
+
+
+def _folded(values: Numbers, room: FloatArray, spare: HashArray) -> HashArray:
+    """z(u) of each number, of both zeros alike, in the memory of `room`."""
+    bits = np.add(values, 0.0, out=room, dtype=np.float64).view(np.uint64)  # -0.0 + 0.0 is 0.0
+    bits ^= np.right_shift(bits, _FOLD, out=spare)
+    return bits
+
+
+def hash_rows(
+    predictions: Numbers, labels: LabelArray, weights: FloatArray | None = None
+) -> HashArray:
+    """Hash rows of predictions, label and weight.
+
+    Parameters
+    ----------
+    predictions : (n, d), float32 or float64
+    labels : (n,), integers
+    weights : (n,), optional
+        1 for every row if left out.
+
+    Returns
+    -------
+    (n,) uint64
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> p = np.array([[0.25], [0.25], [0.75]])
+    >>> h = hash_rows(p, np.array([0, 0, 0]))
+    >>> bool(h[0] == h[1]), bool(h[0] == h[2])
+    (True, False)
+    """
+    n, width = predictions.shape
+    of_columns = multipliers(width)
+    step = min(max(n, 1), max(1, CHUNK // max(width, 1)))
+    matrix, column = np.empty((step, width)), np.empty(step)
+    spare_matrix, spare = np.empty((step, width), np.uint64), np.empty(step, np.uint64)
+    of_ones = _folded(np.ones(1), np.empty(1), np.empty(1, np.uint64)) * _OF_WEIGHT  # (1,)
+    hashes = np.empty(n, dtype=np.uint64)
+    for start in range(0, n, step):
+        sums = hashes[start : start + step]  # a view: what is done to it is kept
+        rows, m = slice(start, start + step), len(sums)
+        z = _folded(predictions[rows], matrix[:m], spare_matrix[:m])
+        if width == 1:
+            np.multiply(z[:, 0], of_columns[0], out=sums)
+        else:
+            np.einsum("nk,k->n", z, of_columns, out=sums)
+        sums += np.multiply(
+            labels[rows], _OF_LABEL, out=spare[:m], dtype=np.uint64, casting="unsafe"
+        )
+        if weights is None:
+            sums += of_ones
+        else:
+            folded = _folded(weights[rows], column[:m], spare[:m])
+            sums += np.multiply(folded, _OF_WEIGHT, out=folded)
+        mix(sums, spare[:m])
+    return hashes

@@ -1,0 +1,37 @@
+"""A common unit for sums of weights, so that their squares stay within range.
+
+Weights may lie anywhere between 1e-300 and 1e300, where w^2 leaves the range of float64. Sums
+therefore hold w / 2^e and (w / 2^e)^2, with 2^e the largest power of two up to the largest
+weight so far. Scaling by a power of two is exact, sums in different units merge by bringing both
+to the larger one, and e is a maximum, so it does not depend on the order of rows. Squares of
+weights below 2^-537 times the largest become 0, which no sum could show anyway.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from riskalign.equations.arrays import FloatArray
+
+LEAST_EXPONENT = -1074
+"""That of the smallest positive float64: the unit while every weight was 0."""
+
+
+def exponent_of(weights: FloatArray) -> int:
+    """The e of the unit 2^e for these weights.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> exponent_of(np.array([1.0, 1.0])), exponent_of(np.array([0.2, 5e300]))
+    (0, 999)
+    """
+    largest = float(weights.max(initial=0.0))
+    return math.frexp(largest)[1] - 1 if largest > 0 else LEAST_EXPONENT
+
+
+def in_units(sums: FloatArray, exponent: int, power: int = 1) -> FloatArray:
+    """Sums of w^power that are in units of 1, in units of 2^(power * exponent)."""
+    return sums if exponent == 0 else np.ldexp(sums, -power * exponent)

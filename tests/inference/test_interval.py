@@ -1,0 +1,202 @@
+"""Intervals: seeded, with stated error rates."""
+
+import numpy as np
+import pytest
+from scipy.optimize import brentq
+from scipy.special import ndtri
+from scipy.stats import binom, chi2
+
+import riskalign as ra
+from riskalign.bandwidth.coordinates import Choice
+from riskalign.equations.problem import Problem
+from riskalign.data.validation import as_sample
+from riskalign.equations.kernels import DIRICHLET
+from riskalign.equations.losses import LOSSES
+from riskalign.estimate import fit_debiased
+from riskalign.inference.interval import Chance, draw_labels, variance_of_gain
+from riskalign.methods.method import KernelSmoother
+from riskalign.methods.residuals import Debiased
+from riskalign.options import make_case
+from riskalign.smoothing import always, choose_smoother
+from riskalign.smoothing.linear import LinearSmoother
+
+
+def test_labels_are_drawn_from_the_rows():
+    g = np.array([[0.2, 0.5, 0.3], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+    labels = draw_labels(g, 20_000, np.random.default_rng(0))
+    shares = [np.bincount(row, minlength=3) / 20_000 for row in labels]
+    np.testing.assert_allclose(shares, g, atol=0.02)  # six standard deviations
+
+
+def test_averages_of_many_columns_are_those_of_the_engine():
+    data = ra.datasets.peaked(400, 2, seed=0)
+    weights = np.random.default_rng(1).uniform(0.5, 2, 400)
+    problem = Problem("p", data.y_prob[:, 1], data.y_true, weights, LOSSES["l2"].binary)
+    columns = np.random.default_rng(2).normal(size=(400, 5))
+    smoother = choose_smoother([problem], DIRICHLET, "exact", lambda problem: columns)
+    exact = np.empty_like(columns)
+    for _, rows, mean in smoother.each([(0, 0.02)], always(lambda average: average.mean)):
+        exact[rows] = mean
+    got = LinearSmoother.of(problem, DIRICHLET, 0.02).averages(columns)
+    np.testing.assert_allclose(got, exact, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("family", "least"), [("calibrated", 0.93), ("class bias", 0.90), ("imbalanced", 0.90)]
+)
+def test_intervals_cover(family, least):
+    """Of 100 intervals, no fewer than a true coverage of `least` would give once in 1,000."""
+    make = ra.datasets.FAMILIES[family]
+    truth = make(100_000, 2, 10**6).truth("binary", "l2")
+    covered, widths, values = 0, [], []
+    for seed in range(100):
+        data = make(300, 2, seed)
+        result = ra.calibration_error(
+            data.y_true,
+            data.y_prob,
+            notion="binary",
+            loss="l2",
+            estimator="debiased",
+            confidence=0.95,
+            engine="exact",
+        )
+        low, high = result.interval
+        covered += low <= truth <= high
+        widths.append(high - low)
+        values.append(result.value)
+    assert covered >= binom.ppf(0.001, 100, least)
+    if truth > 0:  # not wide for safety; estimates of larger errors vary more than those of 0
+        assert np.mean(widths) < 1.5 * 3.92 * np.std(values)
+
+
+def test_canonical_errors_under_label_noise_are_neither_small_nor_missed():
+    """Beside the mean gain of the true R, which has the chance of the same labels in it."""
+    truth = ra.datasets.label_noise(100_000, 6, seed=10**6).truth("canonical", "kl")
+    values, gains, covered = [], [], 0
+    for seed in range(1_000, 1_010):
+        data = ra.datasets.label_noise(500, 6, seed=seed)
+        result = ra.calibration_error(
+            data.y_true,
+            data.y_prob,
+            notion="canonical",
+            loss="kl",
+            estimator="debiased",
+            start="logistic",
+            confidence=0.95,
+        )
+        own = np.arange(500), data.y_true
+        gains.append(np.mean(np.log(data.conditional[own]) - np.log(data.y_prob[own])))
+        values.append(result.value)
+        covered += result.interval[0] <= truth <= result.interval[1]
+    assert np.mean(values) == pytest.approx(np.mean(gains), rel=0.15)
+    assert covered >= binom.ppf(0.001, 10, 0.90)
+
+
+def test_intervals_of_calibrated_models_end_where_errors_would_show():
+    """They reach as far up as estimates of an error of that size vary, not wider for safety."""
+    options = {"notion": "binary", "loss": "l2", "estimator": "debiased", "engine": "exact"}
+    reaches, ends, values = [], [], []
+    for seed in range(60):
+        data = ra.datasets.calibrated(300, 2, seed=seed)
+        result = ra.calibration_error(data.y_true, data.y_prob, confidence=0.95, **options)
+        ends.append(result.interval[1])
+        reaches.append(result.interval[1] - max(result.value, 0.0))
+        data = ra.datasets.temperature(300, 2, t2=0.5, seed=seed)
+        values.append(ra.calibration_error(data.y_true, data.y_prob, **options).value)
+    truth = ra.datasets.temperature(100_000, 2, t2=0.5, seed=9).truth("binary", "l2")
+    assert truth == pytest.approx(np.mean(ends), rel=0.1)  # an error at the upper end
+    assert np.mean(reaches) == pytest.approx(1.96 * np.std(values), rel=0.25)
+
+
+def test_ends_of_an_interval_are_compatible_with_the_estimate_and_no_more():
+    chance = Chance(noise=1e-6, rate=2e-3)
+    z = ndtri(0.975)
+    for value in (0.0, 0.003, 0.02):
+        low, high = chance.interval(value, 0.95)
+        assert high - value == pytest.approx(z * np.sqrt(1e-6 + 2e-3 * high))
+        assert value - low == pytest.approx(z * np.sqrt(1e-6 + 2e-3 * low)) or low == 0
+        assert chance.standard_error(value) == pytest.approx(np.sqrt(1e-6 + 2e-3 * value))
+    assert chance.interval(z * 1e-3 * 0.999, 0.95)[0] == 0  # where a calibrated model could be
+    assert chance.interval(z * 1e-3 * 1.001, 0.95)[0] > 0
+    assert chance.interval(-0.1, 0.95) == chance.interval(0.0, 0.95)
+    assert Chance(0.0, 0.0).interval(0.01, 0.95) == (0.01, 0.01)
+
+
+def test_lower_ends_allow_for_estimates_that_are_too_large_on_average():
+    plain, biased = Chance(1e-6, 2e-3), Chance(1e-6, 2e-3, bias=0.004)
+    for value in (0.003, 0.02):
+        low, high = biased.interval(value, 0.95)
+        assert low == plain.interval(value - 0.004, 0.95)[0]
+        assert high == plain.interval(value, 0.95)[1]
+    assert Chance(1e-6, 2e-3, bias=-0.004).interval(0.02, 0.95) == plain.interval(0.02, 0.95)
+
+
+def test_labels_from_the_start_show_the_bias_of_calibrated_models():
+    """By the log loss with many classes, canonical estimates of such models are too large."""
+    chances, values = [], []
+    for seed in range(8):
+        data = ra.datasets.calibrated(300, 10, seed=seed)
+        case = make_case(as_sample(data.y_true, data.y_prob), "canonical", "kl")
+        method = KernelSmoother(estimator="debiased", start="logistic")
+        fit, _ = fit_debiased(case, method, "auto", False)
+        chances.append(Chance.of(fit))
+        values.append(fit.terms.mean())
+    bias = np.mean([chance.bias for chance in chances])
+    error = np.std(values) / 8**0.5
+    assert bias > 2 * error
+    assert np.mean(values) == pytest.approx(bias, abs=3 * error)
+
+
+@pytest.mark.parametrize("squares", [2, 5, 40])
+def test_lower_ends_allow_for_the_skewness_of_the_noise(squares):
+    """A sum of squares less its mean exceeds the largest value that 0 allows as often as it may."""
+    mu, noise = 0.003, 2 * 0.003**2 / squares
+    chance = Chance(noise, rate=1e-3, put_back=mu)
+    largest = brentq(lambda value: chance.interval(value, 0.95)[0] - 1e-12, 1e-9, 0.1)
+    exceeds = chi2.sf((largest + mu) * squares / mu, squares)
+    assert exceeds == pytest.approx(0.025, abs=0.006)
+    symmetric = Chance(noise, rate=1e-3)
+    assert symmetric.interval(largest, 0.95)[0] > 0
+    # an error far from 0 is as little touched as its upper end
+    for ends in zip(chance.interval(0.1, 0.95), symmetric.interval(0.1, 0.95), strict=True):
+        assert ends[0] == pytest.approx(ends[1], rel=0.01)
+
+
+@pytest.mark.parametrize("notion", ["classwise", "canonical", "binary"])
+def test_the_variance_of_gains_is_that_of_drawn_labels(notion):
+    """The gains of labels drawn from R, class by class, against the closed form."""
+    rng = np.random.default_rng(0)
+    n_classes = 2 if notion == "binary" else 3
+    R = rng.dirichlet(np.ones(n_classes), 1)[0]
+    gains = rng.normal(size=n_classes)
+    nothing = np.empty(0)
+
+    def estimate(conditional, gain):
+        return Debiased(*[nothing] * 5, gains=gain, conditional=conditional, choice=Choice(0.1))
+
+    if notion == "canonical":
+        estimates = [estimate(R[None], gains[None])]
+    elif notion == "classwise":  # class k adds its own gain where it is drawn, 0 elsewhere
+        estimates = [estimate(R[k : k + 1], gains[k : k + 1]) for k in range(n_classes)]
+    else:
+        gains[0] = 0.0
+        estimates = [estimate(R[1:], gains[1:])]
+    drawn = gains[rng.choice(n_classes, 200_000, p=R)]
+    assert variance_of_gain(estimates)[0] == pytest.approx(drawn.var(), rel=0.02)
+
+
+def test_intervals_grow_with_confidence_and_shrink_with_samples():
+    wide, narrow, many = (
+        ra.calibration_error(
+            data.y_true, data.y_prob, estimator="debiased", confidence=confidence, engine="grid"
+        )
+        for data, confidence in (
+            (ra.datasets.class_bias(500, 3, seed=0), 0.99),
+            (ra.datasets.class_bias(500, 3, seed=0), 0.8),
+            (ra.datasets.class_bias(8000, 3, seed=0), 0.99),
+        )
+    )
+    assert wide.interval[0] <= narrow.interval[0] < narrow.interval[1] < wide.interval[1]
+    assert wide.standard_error == narrow.standard_error > 2 * many.standard_error
+    assert "99% interval" in str(wide)
+    assert wide.to_dict()["interval"] == list(wide.interval)
