@@ -241,7 +241,8 @@ def weights_of_row(i, points, weights, kernel, h, tau):
     """w_ij over all rows j, 0 for row i itself.
 
     They sum to 1; to less where row i is alone: with `rest` the sum of the kernel over the others
-    and `own` what the sample itself would add to it, to min(1, rest / (ALONE own)).
+    and `own` what the sample itself would add to it, to min(1, rest / (ALONE own)). A row without
+    weight is as alone as one of mean weight would be.
     """
     x = [flattened(f, tau) for f in points]
     others = [j for j in range(len(x)) if j != i and weights[j] > 0]
@@ -249,10 +250,8 @@ def weights_of_row(i, points, weights, kernel, h, tau):
     top = max(scores.values())
     terms = {j: weights[j] * math.exp(scores[j] - top) for j in others}
     rest = math.fsum(terms.values())
-    share = 1.0
-    if weights[i] > 0:
-        own = math.log(weights[i]) + oracle.KERNELS[kernel](x[i], x[i], h)
-        share = math.exp(min(math.log(rest) + top - own - math.log(ALONE), 0.0))
+    own = math.log(weights[i] or mean_weight(weights)) + oracle.KERNELS[kernel](x[i], x[i], h)
+    share = math.exp(min(math.log(rest) + top - own - math.log(ALONE), 0.0))
     return [share * terms.get(j, 0.0) / rest for j in range(len(x))]
 
 

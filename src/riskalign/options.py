@@ -17,6 +17,10 @@ from riskalign.methods.method import Method
 from riskalign.smoothing import ENGINES
 
 
+MOST_DRAWS = 1_000_000
+"""Label sets that a test draws at most."""
+
+
 def notion_of(notion: str | None, n_classes: int) -> Notion:
     """The notion asked for, or the default for a number of classes."""
     if notion is None:
@@ -96,6 +100,26 @@ def check_confidence(confidence: float | None, method: Method) -> None:
         raise ValueError(
             "`confidence` needs estimator='debiased': other estimators have a bias that no "
             "interval around them covers. Leave it out, or choose that estimator."
+        )
+
+
+def check_draws(n_draws: object) -> None:
+    """A number of label sets that can be drawn."""
+    if isinstance(n_draws, bool) or not isinstance(n_draws, int | np.integer) or n_draws < 1:
+        raise ValueError(f"`n_draws` must be a positive integer; found {n_draws!r}.")
+    if n_draws > MOST_DRAWS:
+        raise ValueError(
+            f"`n_draws` must be at most {MOST_DRAWS:,}; found {n_draws:,}. A p-value of 1e-6 needs "
+            "no more."
+        )
+
+
+def refuse_exact(engine: str, holds_all_rows: bool) -> None:
+    """Exact sums need all rows."""
+    if engine_of(engine) == "exact" and not holds_all_rows:
+        raise ValueError(
+            "`engine='exact'` needs all rows, and this sketch holds a part of them. Make it with a "
+            "larger `exact_limit`, or use engine='auto'."
         )
 
 

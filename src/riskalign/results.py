@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -113,6 +113,10 @@ class CalibrationResult:
     def conditional(self) -> FloatArray | None:
         """R at each sample, computed when it is first asked for."""
         return None if self.rows is None else self.rows()
+
+    def without_rows(self) -> CalibrationResult:
+        """The result without `conditional`."""
+        return replace(self, rows=None)
 
     @property
     def root(self) -> float:

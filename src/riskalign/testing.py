@@ -12,7 +12,7 @@ from riskalign.inference.calibration_test import CalibrationTest, tested
 from riskalign.inference.comparison import Comparison, compared
 from riskalign.methods import KernelSmoother
 from riskalign.methods.kernel import DEBIASED
-from riskalign.options import check_confidence, engine_of, make_case
+from riskalign.options import check_confidence, check_draws, engine_of, make_case
 
 
 def calibration_test(
@@ -62,8 +62,7 @@ def calibration_test(
     >>> test.p_value
     0.01
     """
-    if not isinstance(n_draws, int) or n_draws < 1:
-        raise ValueError(f"`n_draws` must be a positive integer; found {n_draws!r}.")
+    check_draws(n_draws)
     sample = as_sample(
         y_true,
         y_prob,

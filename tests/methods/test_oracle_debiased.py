@@ -11,11 +11,12 @@ from cases import HARD, NOTIONS, SPHERICAL, Case, ordinary
 
 import riskalign as ra
 from riskalign.bandwidth.tuning import WeightedTunings, candidate_tunings
+from riskalign.data.notions import NOTIONS as NOTIONS_BY_NAME
 from riskalign.data.validation import as_sample
 from riskalign.equations.kernels import DIRICHLET, KERNELS
+from riskalign.equations.losses import LOSSES as LOSSES_BY_NAME
 from riskalign.equations.starts import STARTS as STARTS_BY_NAME
 from riskalign.methods.residuals import Started, _averaged, debiased, terms_of
-from riskalign.options import make_case
 from riskalign.smoothing import Tuning, choose_smoother
 
 LOSSES = ("l2", "kl", "ranked")
@@ -186,9 +187,10 @@ def test_rows_that_are_alone(name, kernel, h, start):
 
 
 def problems_of(case, notion, loss):
-    """The package's problems."""
-    loss = SPHERICAL if loss == "spherical" else loss
-    return make_case(as_sample(case.y, case.f, sample_weight=case.weights), notion, loss).problems
+    """The package's problems, in the order of the rows."""
+    sample = as_sample(case.y, case.f, sample_weight=case.weights)
+    chosen = SPHERICAL if loss == "spherical" else LOSSES_BY_NAME[loss]
+    return NOTIONS_BY_NAME[notion].problems(sample, chosen)
 
 
 def check_rows(estimate, rows):

@@ -63,6 +63,15 @@ class Case:
         n = state.n_samples if by_rows else int(table.rows.counts.sum())
         return cls(sample, notion, loss, problems, n, top, table.complete, state)
 
+    def of_top_label(self) -> Case:
+        """The same rows, asked for their top label."""
+        notion = TOP_LABEL.of_kept
+        p, right = TOP_LABEL.kept(self.sample.probabilities, self.sample.labels)
+        sample = replace(
+            self.sample, probabilities=on_simplex(p[:, 0]), labels=right.astype(np.intp)
+        )
+        return replace(self, sample=sample, notion=notion, problems=[self.top], state=None)
+
     def places(self, rows: Sample) -> IntArray:
         """Which row of the case each of the rows is of which it was made."""
         if self.state is None:

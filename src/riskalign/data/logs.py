@@ -72,4 +72,5 @@ def log_loss(p: FloatArray) -> FloatArray:
     series *= x
     series += 1.0
     series *= x
-    return np.subtract(logarithm[cell], series, out=series)
+    np.subtract(logarithm[cell], series, out=series)
+    return series

@@ -64,7 +64,7 @@ class Rows:
 
     def equal(self, index: IntArray, other: Rows, others: IntArray) -> BoolArray:
         """Whether the rows at `index` equal the other's rows at `others`, hashes aside."""
-        same = self.labels[index] == other.labels[others]
+        same: BoolArray = self.labels[index] == other.labels[others]
         same &= self.weights[index] == other.weights[others]
         same &= _how_many(self.predictions[index] != other.predictions[others]) == 0
         return same
@@ -85,7 +85,8 @@ def is_one_hot(predictions: Numbers) -> BoolArray:
     """Whether each row ``(n, d)`` is exactly one-hot; of one column, whether it is 0 or 1."""
     if predictions.shape[1] == 1:
         p = predictions[:, 0]
-        return (p == 0) | (p == 1)
+        either: BoolArray = (p == 0) | (p == 1)
+        return either
     found = np.zeros(len(predictions), dtype=np.bool_)
     ones = np.flatnonzero(predictions == 1) // predictions.shape[1]
     found[ones] = _how_many(predictions[ones] != 0) == 1
@@ -160,6 +161,13 @@ class RowTable:
         )
         self._waiting: list[Rows] = []  # below the threshold and not yet among `_rows`
         self._slots: IntArray | None = None
+
+    @classmethod
+    def restored(cls, rows: Rows, limit: int, threshold: int | None) -> RowTable:
+        """The table with the given rows, in canonical order, and threshold."""
+        table = cls(rows.predictions.shape[1], limit)
+        table._rows, table.threshold = rows, threshold
+        return table
 
     @property
     def rows(self) -> Rows:

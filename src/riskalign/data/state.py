@@ -1,91 +1,250 @@
-"""The state of a sketch: distinct rows, counts per problem and plain sums, filled in one pass.
+"""The state of a sketch: distinct rows, counts of cells and sums of losses.
 
-All parts have a bounded size. While there are at most `limit` distinct rows, the table of rows
-is the sample, and results are exact. Beyond, it is a random sample of the distinct rows, and
-one-dimensional problems are known by their counts.
+One pass over the sample fills all parts. Each of them is bounded in size and merges:
+
+- `rows`: the distinct rows or, when they are many, a sample of them; see `RowTable`. A row holds
+  one probability and whether it came true (binary, top-label), or all probabilities and the
+  label (class-wise, canonical);
+- `counts`: cells of the notion's one-dimensional problems, see `CellCounts`; canonical
+  calibration has no such problem;
+- `top`: cells of the top label, the most probable class, if `counts` are not of it already;
+- `totals`: sums of log loss and Brier score; for binary calibration `counts` give them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
+from typing import Any
 
-from riskalign.data.counts import CellCounts
-from riskalign.data.notions import TOP_LABEL, Notion
+import numpy as np
+
+from riskalign.equations.arrays import FloatArray, LabelArray, floored_log
+from riskalign.data import packing
+from riskalign.data.cells import Numbers
+from riskalign.data.counts import MOST_ROWS, Atoms, CellCounts
+from riskalign.data.format import SketchFormatError, pack, unpack
 from riskalign.data.rows import RowTable
-from riskalign.data.sample import Sample
+from riskalign.data.settings import FINE, N_BINS, NOTIONS, Settings, top_label
 from riskalign.data.totals import Totals
 
-LIMIT, NUMBERS = 20_000, 4_000_000
-"""Distinct rows that are held, and numbers in them: fewer rows of many classes."""
 
-BITS = 10
-"""Significant bits of a cell."""
-
-
-@dataclass
 class SketchState:
-    """Rows, counts and sums of a sample.
+    """Rows, counts and sums of a sample, for one notion of calibration.
+
+    Parameters
+    ----------
+    settings : Settings
 
     Attributes
     ----------
-    notion : what is kept of a row
-    classes : names of the classes
-    table : distinct rows
-    counts : cells of the notion's problems, None for the canonical notion
-    top : cells of the top label, for the notion whose problems do not hold them
-    totals : plain sums
+    n_rows : int
+    weighted : bool
+        Whether weights have come.
+    rows : RowTable
+    counts, top : CellCounts or None
+    totals : Totals or None
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> settings = Settings.of("binary", ("no", "yes"))
+    >>> a = SketchState(settings).update(np.array([0.2, 0.7, 0.2]), np.array([0, 1, 0]))
+    >>> b = SketchState(settings).update(np.array([0.7]), np.array([1]))
+    >>> a.merge(b).n_rows, len(a.rows.rows), a.rows.complete
+    (4, 2, True)
     """
 
-    notion: Notion
-    classes: tuple[str, ...]
-    table: RowTable
-    counts: CellCounts | None
-    top: CellCounts | None
-    totals: Totals
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.n_rows = 0
+        self.weighted = False
+        notion, n_problems = NOTIONS[settings.notion], settings.n_problems
+        n_bins = 1 if notion.top else N_BINS
+        self.rows = RowTable(settings.width, settings.limit)
+        self.counts = CellCounts(n_problems, settings.bits, n_bins) if n_problems else None
+        self.top = CellCounts(1, FINE, N_BINS) if notion.top else None
+        self.totals = Totals() if notion.totals else None
 
-    @classmethod
-    def empty(
-        cls, notion: Notion, classes: tuple[str, ...], limit: int | None = None, bits: int = BITS
+    def update(
+        self, p: Numbers, labels: LabelArray, weights: FloatArray | None = None
     ) -> SketchState:
-        """The state of no rows."""
-        n_classes = len(classes)
-        width = 1 if notion.one_probability else n_classes
-        most = min(LIMIT, NUMBERS // width) if limit is None else limit
-        counts = None if notion.joint else CellCounts(notion.n_problems(n_classes), bits)
-        top = CellCounts(1, bits) if notion.per_class else None
-        return cls(notion, classes, RowTable(width, most), counts, top, Totals())
+        """Add rows in place, and return the state.
 
-    @property
-    def n_samples(self) -> int:
-        """Number of samples."""
-        return self.totals.n_rows
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the arrays."""
-        counts = sum(each.nbytes for each in (self.counts, self.top) if each is not None)
-        return self.table.nbytes + counts
-
-    def update(self, sample: Sample, *, weighted: bool) -> SketchState:
-        """Add the rows of a sample in place, and return the state."""
-        f, labels = sample.probabilities, sample.labels
-        weights = sample.weights if weighted else None
-        predictions, outcomes = self.notion.kept(f, labels)
-        self.table.add(predictions, outcomes, weights)
+        Parameters
+        ----------
+        p : (n, K), float32 or float64; for binary calibration also (n,)
+            Valid probabilities; nothing is checked here.
+        labels : (n,), integers from 0 to K - 1
+        weights : (n,), optional
+            1 for every row if left out.
+        """
+        self._expect(len(labels))
+        points, outcomes = NOTIONS[self.settings.notion].reduce(p, labels)
+        matrix = points[:, None] if points.ndim == 1 else points
+        self.rows.add(matrix, outcomes, weights)
         if self.counts is not None:
-            p = predictions[:, 0] if self.notion.one_probability else predictions
-            self.counts.add(p, outcomes, weights)
+            self.counts.add(points, outcomes, weights)
         if self.top is not None:
-            p, right = TOP_LABEL.kept(f, labels)
-            self.top.add(p[:, 0], right, weights)
-        self.totals.add(f[:, 1] if f.shape[1] == 2 else f, labels, weights)
+            self.top.add(*top_label(p, labels), weights)
+        if self.totals is not None:
+            self.totals.add(p, labels, weights)
+        self.n_rows += len(labels)
+        self.weighted |= weights is not None and len(labels) > 0
         return self
 
     def merge(self, other: SketchState) -> SketchState:
         """Add the rows of another state in place, and return this state."""
-        self.table.merge(other.table)
-        self.totals.merge(other.totals)
-        for own, theirs in ((self.counts, other.counts), (self.top, other.top)):
-            if own is not None and theirs is not None:
-                own.merge(theirs)
+        mine, others = vars(self.settings), vars(other.settings)
+        for name in mine:
+            if mine[name] != others[name]:
+                raise ValueError(
+                    f"Sketches merge if their settings are the same; `{name}` is "
+                    f"{_short(mine[name])} here and {_short(others[name])} there."
+                )
+        self._expect(other.n_rows)
+        self.rows.merge(other.rows)
+        if self.counts is not None and other.counts is not None:
+            self.counts.merge(other.counts)
+        if self.top is not None and other.top is not None:
+            self.top.merge(other.top)
+        if self.totals is not None and other.totals is not None:
+            self.totals.merge(other.totals)
+        self.n_rows += other.n_rows
+        self.weighted |= other.weighted
         return self
+
+    def copy(self) -> SketchState:
+        """A state of the same rows that changes on its own."""
+        return SketchState(self.settings).merge(self)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the arrays in memory."""
+        parts = (self.rows, self.counts, self.top)
+        return sum(part.nbytes for part in parts if part is not None)
+
+    @property
+    def exponent(self) -> int:
+        """Sums of w are in units of 2^exponent, see `riskalign.data.weights`."""
+        part = self.counts or self.top
+        assert part is not None  # every notion has one of them
+        return part.exponent
+
+    def top_atoms(self) -> Atoms:
+        """Cells of the top label: confidences, and whether the top label is right.
+
+        The sums over them give accuracy, confidence and over-confidence. For binary
+        calibration they are the cells of the positive class, turned round below 1/2.
+        """
+        if self.top is not None:
+            return self.top.atoms(0)
+        assert self.counts is not None
+        atoms = self.counts.atoms(0)
+        if self.totals is not None:
+            return atoms
+        p, labels = atoms.locations, atoms.labels
+        turned = p <= 0.5
+        return replace(
+            atoms,
+            locations=np.where(turned, 1 - p, p),
+            labels=np.where(turned, 1 - labels, labels),
+        )
+
+    def bins(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Sums ``(15,)`` over bins of equal width: of w, of w p, and of w where it came true.
+
+        They are of the top label's probability or, for binary calibration, of the positive
+        class's.
+        """
+        part = self.top or self.counts
+        assert part is not None
+        return part.bins(0)
+
+    def losses(self) -> tuple[float, float]:
+        """Mean log loss and Brier score.
+
+        For binary calibration the Brier score is the mean of (p - y)^2, and both are sums over
+        the distinct rows or, where rows were dropped, over cells: then the log loss is too small
+        by at most 2e-7, and the Brier score by less.
+        """
+        if self.totals is not None:
+            return self.totals.log_loss, self.totals.brier
+        assert self.counts is not None
+        atoms = self.counts.atoms(0)
+        p, labels, w = atoms.locations, atoms.labels, atoms.totals
+        if self.rows.complete:
+            rows = self.rows.rows
+            p, labels, w = rows.predictions[:, 0], rows.labels, rows.counts * rows.weights
+        w = w / w.sum() if len(w) else w
+        true = np.where(labels == 1, p, 1 - p)
+        return float(w @ -floored_log(true)), float(w @ (1 - true) ** 2)
+
+    def to_bytes(self) -> bytes:
+        """The state as bytes, see `riskalign.data.format`; equal states give equal bytes.
+
+        Examples
+        --------
+        >>> state = SketchState(Settings.of("binary", ("no", "yes")))
+        >>> blob = state.to_bytes()
+        >>> SketchState.from_bytes(blob).to_bytes() == blob
+        True
+        """
+        settings: dict[str, Any] = vars(self.settings) | {
+            "n_rows": self.n_rows,
+            "weighted": self.weighted,
+            "exponent": self.exponent,
+            "threshold": self.rows.threshold if not self.rows.complete else None,
+        }
+        arrays = packing.of_rows(self.rows, self.weighted)
+        for name, counts in (("counts", self.counts), ("top", self.top)):
+            if counts is not None:
+                arrays |= packing.of_counts(counts, name)
+        if self.totals is not None:
+            settings["losses"] = self.totals.exact
+            arrays |= {"losses": self.totals.sums} if self.weighted else {}
+        return pack(settings, arrays)
+
+    @classmethod
+    def from_bytes(cls, blob: bytes | bytearray | memoryview) -> SketchState:
+        """The state from its bytes.
+
+        Raises
+        ------
+        SketchFormatError
+            If the bytes are of something else, of a newer version, cut short, changed, or hold
+            what no state can hold.
+        """
+        found, arrays = unpack(blob)
+        try:
+            return cls._restored(packing.Reader(found, arrays))
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            if isinstance(error, SketchFormatError):
+                raise
+            raise SketchFormatError(f"The sketch is malformed: {error}") from error
+
+    @classmethod
+    def _restored(cls, reader: packing.Reader) -> SketchState:
+        notion, classes = reader.text("notion"), reader.texts("classes")
+        reader.check(notion in NOTIONS and len(classes) >= 2, "its notion or classes")
+        state = cls(Settings(notion, classes, reader.whole("limit"), reader.whole("bits", 16)))
+        n, settings = reader.whole("n_rows", MOST_ROWS), state.settings
+        weighted, exponent = reader.truth("weighted"), reader.whole("exponent", 1023, -1074)
+        state.n_rows, state.weighted = n, weighted
+        state.rows = reader.rows(settings.width, settings.limit, settings.n_labels, n, weighted)
+        for name, counts in (("counts", state.counts), ("top", state.top)):
+            if counts is not None:
+                reader.fill_counts(counts, name, n, weighted, exponent)
+        if state.totals is not None:
+            reader.fill_totals(state.totals, n, weighted, exponent)
+        return state
+
+    def _expect(self, n: int) -> None:
+        if self.n_rows + n > MOST_ROWS:
+            raise ValueError(
+                f"A sketch holds at most 2^43 = {MOST_ROWS:.2g} rows; found {self.n_rows + n:.4g}."
+            )
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -15,11 +15,11 @@ from riskalign.data.cells import Numbers
 from riskalign.data.logs import log_loss
 from riskalign.data.weights import exponent_of, in_units
 
-CHUNK = 1 << 15
-"""Numbers that are summed at a time: 256 kB, so that all passes stay in cache."""
+CHUNK = 1 << 16
+"""Numbers that are summed at a time: 512 kB, so that all passes stay in cache."""
 
 UNIT = 38
-"""Losses are rounded to multiples of 2^-38. Sums of 2^15 log losses stay below 2^58."""
+"""Losses are rounded to multiples of 2^-38. Sums of 2^16 log losses stay below 2^59."""
 
 
 class Totals:
@@ -52,6 +52,13 @@ class Totals:
         self.sums = np.zeros(3)
         self.exponent = 0
 
+    def restore(
+        self, exact: tuple[int, int], sums: FloatArray, n_rows: int, weighted: bool, exponent: int
+    ) -> None:
+        """Replace the content."""
+        self.exact, self.sums, self.n_rows = exact, sums, n_rows
+        self.weighted, self.exponent = weighted, exponent
+
     @property
     def log_loss(self) -> float:
         """Mean of -log of the label's probability, floored at 1e-9; NaN without rows."""
@@ -79,14 +86,14 @@ class Totals:
         for start in range(0, len(labels), step):
             rows = slice(start, start + step)
             losses = _losses(p[rows], labels[rows], squares)
-            if not self.weighted:
-                log, brier = (int(each.astype(np.int64).sum()) for each in losses)
-                self.exact = (self.exact[0] + log, self.exact[1] + brier)
-                continue
-            w = np.ones(len(losses[0])) if weights is None else weights[rows]
-            w = in_units(w, self.exponent)
-            log, brier = (w @ each for each in losses)
-            self.sums = self.sums + [w.sum(), log * 2.0**-UNIT, brier * 2.0**-UNIT]
+            if self.weighted:
+                w = np.ones(len(losses[0])) if weights is None else weights[rows]
+                w = in_units(w, self.exponent)
+                log, brier = (float(w @ each) * 2.0**-UNIT for each in losses)
+                self.sums = self.sums + np.array([w.sum(), log, brier])
+            else:
+                first, second = (int(each.astype(np.int64).sum()) for each in losses)
+                self.exact = (self.exact[0] + first, self.exact[1] + second)
         self.n_rows += len(labels)
         return self
 
@@ -120,9 +127,7 @@ class Totals:
         self.exact, self.weighted, self.exponent = (0, 0), True, larger
 
 
-def _losses(
-    p: Numbers, labels: LabelArray, squares: FloatArray
-) -> tuple[FloatArray, FloatArray]:
+def _losses(p: Numbers, labels: LabelArray, squares: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Log loss and Brier score ``(n,)`` of rows ``(n, K)`` in units of 2^-38, whole numbers."""
     true = p[np.arange(len(p)), labels].astype(np.float64)
     # sum_k (p_k - y_k)^2 = sum_k p_k^2 - 2 p_y + 1, of squares that are whole numbers below

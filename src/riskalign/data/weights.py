@@ -26,7 +26,7 @@ def exponent_of(weights: FloatArray) -> int:
     --------
     >>> import numpy as np
     >>> exponent_of(np.array([1.0, 1.0])), exponent_of(np.array([0.2, 5e300]))
-    (0, 999)
+    (0, 998)
     """
     largest = float(weights.max(initial=0.0))
     return math.frexp(largest)[1] - 1 if largest > 0 else LEAST_EXPONENT

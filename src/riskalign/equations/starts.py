@@ -79,19 +79,24 @@ class Temperature:
 class Logistic:
     """Platt scaling of one probability; for K classes its analogue.
 
-    One probability has a slope and a shift in log-odds. More classes have log f, the feature
-    log(f + c) that lifts small probabilities as labels that are wrong at random do, and one
-    shift per class.
+    One probability, also as a pair, has a slope and a shift in log-odds. More classes have
+    log f, the feature log(f + c) that lifts small probabilities as labels that are wrong at
+    random do, and one shift per class.
     """
 
     name: str = "logistic"
 
     def features(self, predictions: FloatArray) -> FloatArray:
-        """Log-odds and 1; or log f, log(f + c) and one indicator per class."""
+        """Log-odds and 1; or log f, log(f + c) and one indicator per class.
+
+        A pair has log f and the indicator of the outcome 1.
+        """
         n = len(predictions)
         if predictions.ndim == 1:
             return np.stack([log_odds(predictions), np.ones(n)], axis=1)[:, None, :]
         n_classes = predictions.shape[1]
+        if n_classes == 2:
+            return np.stack([floored_log(predictions), np.tile([0.0, 1.0], (n, 1))], axis=2)
         n_shifts = n_classes if n_classes <= SHIFTED else 0
         phi = np.zeros((n, n_classes, 2 + n_shifts))
         phi[:, :, 0] = floored_log(predictions)

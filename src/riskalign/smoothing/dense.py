@@ -17,7 +17,17 @@ from riskalign.equations.arrays import FloatArray, IntArray, floored_log, row_su
 from riskalign.equations.kernels import Kernel, SquaredKernel
 from riskalign.equations.problem import Problem
 from riskalign.equations.simplex import tempered
-from riskalign.smoothing.operator import ALONE, Average, Reader, Request, Support, T, Tuning, shrunk
+from riskalign.smoothing.operator import (
+    ALONE,
+    Average,
+    Reader,
+    Request,
+    Support,
+    T,
+    Tuning,
+    lone_weights,
+    shrunk,
+)
 from riskalign.smoothing.threads import ordered_map
 from riskalign.smoothing.tiles import Centres
 
@@ -106,11 +116,11 @@ class DenseSmoother:
         bandwidths = [tuning.bandwidth for tuning in tunings]
         every = np.arange(len(problem.labels)) if rows is None else rows
         total = np.log(problem.weights.sum() - problem.units[every])
-        points = located.points[every]
+        points, log_units = located.points[every], np.log(lone_weights(problem)[every])
         found = []
         averages = self._at_own(located, self._kernel, values + OFFSET, bandwidths, every)
         for h, average in zip(bandwidths, averages, strict=True):
-            log_own = np.log(problem.units[every]) + self._kernel.log_peak(points, h)
+            log_own = log_units + self._kernel.log_peak(points, h)
             share = shrunk(average.log_density + total, log_own)[:, None]
             found.append((average.mean - OFFSET) * share)
         return found
@@ -130,7 +140,7 @@ class DenseSmoother:
                 others = masses.weights.sum() - masses.units
                 log_sums.append(average.log_density + np.log(others))
             log_own = self._kernel.log_peak(problem.points, tuning.bandwidth)
-            log_own += np.log(ALONE * problem.units)
+            log_own += np.log(ALONE * lone_weights(problem))
             of_weights, of_squares = log_sums
             rest = np.maximum(of_weights, log_own)
             result[k] = np.minimum(np.exp(of_squares - 2 * rest), 1.0)

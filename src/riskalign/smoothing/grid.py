@@ -24,7 +24,16 @@ from riskalign.equations.simplex import tempered
 from riskalign.smoothing.dense import DenseSmoother, flattened, support_of
 from riskalign.smoothing.kernel_sums import kernel_sums, nodes_of, own_kernel, resolution_of
 from riskalign.smoothing.neighbours import Neighbours
-from riskalign.smoothing.operator import ALONE, Average, Reader, Request, Support, T, Tuning
+from riskalign.smoothing.operator import (
+    ALONE,
+    Average,
+    Reader,
+    Request,
+    Support,
+    T,
+    Tuning,
+    lone_weights,
+)
 from riskalign.smoothing.threads import ordered_map
 
 CHUNK = 60_000
@@ -61,7 +70,7 @@ def quadrature(problem: Problem, kernel: Kernel) -> Problem:
         masses += (spread @ columns.T).reshape(len(nodes), 2, 2).transpose(1, 0, 2)
     weights, squares = masses.reshape(-1, 2).T
     units = np.full_like(weights, problem.unit)
-    low, high = problem.units.min(), problem.units.max()
+    low, high = problem.units[problem.units > 0].min(), problem.units.max()
     if low < high:  # the mean weight of a sample near each node
         known = weights > ALONE * low
         units[known] = np.clip(squares[known] / weights[known], low, high)
@@ -299,26 +308,21 @@ class GridSmoother:
             peak = own_kernel(self._kernel, tuning)
             found = {}
             for (k, own), at_nodes in zip(values.items(), sums, strict=True):
-                left_out = self._own_terms(k, peak)
+                left_out, least = self._own_terms(k, peak)
                 at_rows = self._at_rows(k, at_nodes)
                 mean = at_rows[:, :-1] - left_out[:, None] * own
-                mean /= self._rest(at_rows[:, -1], left_out)[:, None]
+                mean /= np.maximum(at_rows[:, -1] - left_out, least)[:, None]
                 found[k] = mean
             return found
 
         for found in ordered_map(of_tuning, tunings):
             yield found if rows is None else {k: own[rows] for k, own in found.items()}
 
-    def _own_terms(self, number: int, peak: FloatArray) -> FloatArray:
-        """What each sample adds to the sum at its own place, ``(n,)``."""
+    def _own_terms(self, number: int, peak: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """What each sample adds to the sum at its own place, ``(n,)``, and what others must."""
         at_rows = self._at_rows(number, peak[:, None])[:, 0]
-        own: FloatArray = at_rows * self._problems[number].units
-        return own
-
-    @staticmethod
-    def _rest(total: FloatArray, own: FloatArray) -> FloatArray:
-        """Sums of the neighbours' weights, at least a share of the own sample."""
-        return np.maximum(total - own, ALONE * own)
+        problem = self._problems[number]
+        return at_rows * problem.units, ALONE * at_rows * lone_weights(problem)
 
     def squares(self, numbers: Sequence[int], tuning: Tuning) -> dict[int, FloatArray]:
         """See `Smoother.squares`."""
@@ -335,8 +339,8 @@ class GridSmoother:
         result = {}
         for i, k in enumerate(numbers):
             both = self._at_rows(k, np.stack([sums[:, i], square_sums[:, i]], axis=1))
-            own = self._own_terms(k, peak)
-            rest = self._rest(both[:, 0], own)
+            own, least = self._own_terms(k, peak)
+            rest = np.maximum(both[:, 0] - own, least)
             result[k] = np.clip((both[:, 1] - own**2) / rest**2, 0.0, 1.0)
         return result
 

@@ -14,6 +14,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from riskalign.equations.arrays import FloatArray, IntArray
+from riskalign.equations.problem import Problem
 
 T = TypeVar("T")
 
@@ -117,6 +118,15 @@ class Support:
     density: FloatArray
     effective: FloatArray
     nearby: FloatArray
+
+
+def lone_weights(problem: Problem) -> FloatArray:
+    """What the neighbours of each row are compared with, ``(n,)``: the weight of its sample.
+
+    A row without weight is as alone as one of mean weight would be in its place.
+    """
+    units = problem.units
+    return units if (units > 0).all() else np.where(units > 0, units, problem.unit)
 
 
 def shrunk(log_rest: FloatArray, log_own: FloatArray) -> FloatArray:

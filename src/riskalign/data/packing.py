@@ -1,0 +1,145 @@
+"""The parts of a state as arrays for `riskalign.data.format`, and back.
+
+Hashes are not stored but found again. Codes are stored as differences, which are small. What
+is read is checked against all that holds for a state, because a checksum proves that bytes are
+as they were written, not that they were written in good faith.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from riskalign.data.counts import CellCounts, Part
+from riskalign.data.format import Array, SketchFormatError
+from riskalign.data.rows import Rows, RowTable, distinct, ranks
+from riskalign.data.totals import Totals
+
+LARGEST_PROBABILITY = 1.01
+"""Rounded probabilities may lie a little above 1; validation allows 1.001."""
+
+PLAIN = ("counts", "offsets")
+WEIGHTED = ("counts", "totals", "squares", "moments")
+"""Columns of counts without and with weights."""
+
+
+def of_rows(table: RowTable, weighted: bool) -> dict[str, Array]:
+    """The rows of a table."""
+    rows = table.rows
+    arrays: dict[str, Array] = {
+        "rows.predictions": rows.predictions,
+        "rows.labels": rows.labels,
+        "rows.counts": rows.counts,
+    }
+    return arrays | ({"rows.weights": rows.weights} if weighted else {})
+
+
+def of_counts(counts: CellCounts, name: str) -> dict[str, Array]:
+    """The cells of a table of counts."""
+    part = counts.sums
+    names = WEIGHTED if counts.weighted else PLAIN
+    columns = {f"{name}.{each}": column for each, column in zip(names, part.sums, strict=True)}
+    return columns | {f"{name}.codes": np.diff(part.codes, prepend=0)}
+
+
+class Reader:
+    """Settings and arrays that were read from bytes, and checks of them."""
+
+    def __init__(self, settings: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
+        self.settings = settings
+        self.arrays = arrays
+
+    def check(self, holds: bool | np.bool_, what: str) -> None:
+        """Raise an error about something unless it holds."""
+        if not holds:
+            raise SketchFormatError(f"The sketch is malformed: {what} cannot be right.")
+
+    def text(self, name: str) -> str:
+        """A setting that is a string."""
+        value = self.settings[name]
+        self.check(isinstance(value, str), f"`{name}`")
+        return str(value)
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A setting that is a list of strings."""
+        values = self.settings[name]
+        self.check(isinstance(values, list) and all(type(v) is str for v in values), f"`{name}`")
+        return tuple(values)
+
+    def truth(self, name: str) -> bool:
+        """A setting that is true or false."""
+        value = self.settings[name]
+        self.check(isinstance(value, bool), f"`{name}`")
+        return bool(value)
+
+    def whole(self, name: str, most: int = 2**63, least: int = 0) -> int:
+        """A setting that is a whole number within limits."""
+        value = self.settings[name]
+        self.check(type(value) is int and least <= value <= most, f"`{name}`")
+        return int(value)
+
+    def rows(self, width: int, limit: int, n_labels: int, n: int, weighted: bool) -> RowTable:
+        """The table of rows."""
+        predictions = self._floats("rows.predictions")
+        labels, counts = self._integers("rows.labels"), self._integers("rows.counts")
+        m = len(counts)
+        weights = self._floats("rows.weights") if weighted else np.ones(m)
+        self.check(predictions.shape == (m, width), "the shape of its rows")
+        self.check(len(labels) == len(weights) == m <= limit, "the number of its rows")
+        self.check((predictions <= LARGEST_PROBABILITY).all(), "a prediction")
+        self.check((labels < n_labels).all() and (counts > 0).all(), "a label or count of its rows")
+        rows = Rows(ranks(predictions, labels, weights), predictions, labels, weights, counts)
+        complete = self.settings["threshold"] is None
+        threshold = None if complete else self.whole("threshold", 2**64 - 1)
+        last = int(rows.hashes[-1]) if m else -1
+        self.check(threshold is None or last < threshold, "the threshold of its rows")
+        self.check(np.array_equal(distinct(rows)[0], np.arange(m)), "the order of its rows")
+        held = sum(counts.tolist())
+        self.check(held == n if complete else held < n, "the sum of its rows' counts")
+        return RowTable.restored(rows, limit, threshold)
+
+    def fill_counts(
+        self, counts: CellCounts, name: str, n: int, weighted: bool, exponent: int
+    ) -> None:
+        """Give an empty table its cells."""
+        of_problem = 2 * counts.cells.n_slots
+        steps = self._integers(f"{name}.codes")
+        most = counts.n_problems * of_problem
+        self.check((steps[1:] > 0).all() and sum(steps.tolist()) < most, f"a code of `{name}`")
+        codes = np.cumsum(steps)
+        number = self._integers(f"{name}.counts")
+        rest = [
+            self._floats(f"{name}.{each}") if weighted else self._integers(f"{name}.{each}")
+            for each in (WEIGHTED if weighted else PLAIN)[1:]
+        ]
+        self.check(all(len(c) == len(codes) for c in (number, *rest)), f"the size of `{name}`")
+        self.check((number > 0).all() and (number <= n).all(), f"a count of `{name}`")
+        per_problem = np.bincount(codes // of_problem, number, counts.n_problems)
+        self.check((per_problem == n).all() or n == 0, f"the sum of `{name}`")
+        if not weighted:
+            self.check((rest[0] >> 20 <= number).all(), f"an offset of `{name}`")
+        counts.restore(Part(codes, (number, *rest)), n, weighted, exponent)
+
+    def fill_totals(self, totals: Totals, n: int, weighted: bool, exponent: int) -> None:
+        """Give empty totals their sums."""
+        losses = self.settings["losses"]
+        self.check(isinstance(losses, list) and len(losses) == 2, "`losses`")
+        self.check(all(type(x) is int and 0 <= x < 2**128 for x in losses), "`losses`")
+        sums = self._floats("losses") if weighted else np.zeros(3)
+        self.check(sums.shape == (3,), "`losses`")
+        totals.restore((losses[0], losses[1]), sums, n, weighted, exponent)
+
+    def _floats(self, name: str) -> Array:
+        array = self.arrays[name]
+        self.check(array.dtype.kind == "f", f"array `{name}`")
+        array = array.astype(np.float64)
+        self.check(np.isfinite(array).all() and (array >= 0).all(), f"a number in `{name}`")
+        return array
+
+    def _integers(self, name: str) -> Array:
+        array = self.arrays[name]
+        self.check(array.dtype.kind == "u" and array.ndim == 1, f"array `{name}`")
+        self.check(int(array.max(initial=0)) < 2**63, f"a number in `{name}`")
+        return array.astype(np.int64)

@@ -1,0 +1,384 @@
+"""A sample as a value of bounded size: filled in one pass, merged, stored, and asked later."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from riskalign.bandwidth.search import (
+    CRITERIA,
+    Bandwidth,
+    BandwidthSearch,
+    Candidates,
+    search_bandwidth,
+)
+from riskalign.data.case import Case
+from riskalign.data.state import BITS, SketchState
+from riskalign.data.validation import as_sample, one_of
+from riskalign.equations.kernels import KERNELS
+from riskalign.equations.losses import ProperLoss
+from riskalign.estimate import error_of
+from riskalign.inference.calibration_test import CalibrationTest, tested
+from riskalign.methods import KernelSmoother
+from riskalign.methods.curve import ReliabilityCurve, curve_of
+from riskalign.methods.kernel import DEBIASED
+from riskalign.options import check_draws, grid_points, loss_of, notion_of, refuse_exact
+from riskalign.results import CalibrationResult
+
+
+class CalibrationSketch:
+    """What calibration errors need to know of any number of predictions.
+
+    A sketch is filled in one pass, merges with other sketches, has a bounded size, and answers
+    later, for any loss, estimator, bandwidth and confidence. Up to 20,000 distinct rows (fewer
+    for more than 200 classes) it holds the sample itself, and its answers are those of
+    `calibration_error`. Beyond, binary, top-label and class-wise errors come from counts of
+    finely rounded probabilities, which move them by less than 2% of a standard error; canonical
+    errors and the test come from a random sample of the rows. Neither the order of the rows
+    nor their division into batches changes a sketch.
+
+    Parameters
+    ----------
+    notion : {"binary", "top-label", "classwise", "canonical"}
+        What is to be asked; a class-wise sketch also knows the top label. Default: "binary"
+        without classes or for two, otherwise "classwise".
+    classes : int or sequence, optional
+        The number of classes, or their labels in the order of the columns. None for one
+        probability, and for two classes 0 and 1.
+    exact_limit : int, optional
+        Distinct rows up to which the sample itself is held.
+    bits : int
+        Significant bits to which probabilities are rounded in the counts.
+
+    Examples
+    --------
+    >>> import riskalign as ra
+    >>> data = ra.datasets.temperature(2000, 3, seed=0)
+    >>> sketch = ra.CalibrationSketch(notion="classwise", classes=3)
+    >>> for rows in (slice(0, 500), slice(500, 2000)):
+    ...     sketch = sketch.update(data.y_true[rows], data.y_prob[rows])
+    >>> result = sketch.calibration_error(confidence=0.95)
+    >>> whole = ra.calibration_error(data.y_true, data.y_prob, confidence=0.95)
+    >>> sketch.n_samples, result.value == whole.value, result.interval == whole.interval
+    (2000, True, True)
+    """
+
+    def __init__(
+        self,
+        notion: str | None = None,
+        classes: int | Iterable[object] | None = None,
+        *,
+        exact_limit: int | None = None,
+        bits: int = BITS,
+    ) -> None:
+        self._labels = None if classes is None or isinstance(classes, int) else list(classes)
+        if self._labels is not None:
+            names = tuple(str(label) for label in self._labels)
+        else:
+            names = tuple(str(k) for k in range(2 if classes is None else int(classes)))  # type: ignore[call-overload]
+        if len(names) < 2 or len(set(names)) < len(names):
+            raise ValueError(
+                "`classes` must be a number of at least 2, or as many different labels; found "
+                f"{classes!r}."
+            )
+        if exact_limit is not None and (not isinstance(exact_limit, int) or exact_limit < 0):
+            raise ValueError(f"`exact_limit` must be a number of rows; found {exact_limit!r}.")
+        self._state = SketchState.empty(notion_of(notion, len(names)), names, exact_limit, bits)
+
+    @property
+    def notion(self) -> str:
+        """What the sketch is to be asked."""
+        return self._state.notion.name
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes."""
+        return self._state.classes
+
+    @property
+    def n_samples(self) -> int:
+        """Number of samples."""
+        return self._state.n_samples
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the sketch takes in memory."""
+        return self._state.nbytes
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the sketch holds the sample itself."""
+        return self._state.table.complete
+
+    def __repr__(self) -> str:
+        """One line."""
+        exact = "exact" if self.is_exact else "rounded"
+        return (
+            f"CalibrationSketch(notion={self.notion!r}, {len(self.classes)} classes, "
+            f"n_samples={self.n_samples:,}, {exact}, {self.nbytes:,} bytes)"
+        )
+
+    def update(
+        self,
+        y_true: object,
+        y_prob: object,
+        *,
+        sample_weight: object = None,
+        from_logits: bool = False,
+        normalize: bool = False,
+        ignore_index: int | None = None,
+    ) -> CalibrationSketch:
+        """Add rows in place, and return the sketch; parameters as for `calibration_error`."""
+        sample = as_sample(
+            y_true,
+            y_prob,
+            sample_weight=sample_weight,
+            from_logits=from_logits,
+            normalize=normalize,
+            ignore_index=ignore_index,
+            classes=self._labels,
+            fewest=0,
+        )
+        if len(sample.classes) != len(self.classes):
+            raise ValueError(
+                f"`y_prob` must have the sketch's {len(self.classes)} classes; found "
+                f"{len(sample.classes)}."
+            )
+        self._state.update(sample, weighted=sample_weight is not None)
+        return self
+
+    def merge(self, other: CalibrationSketch) -> CalibrationSketch:
+        """Add the rows of another sketch in place, and return this one.
+
+        Examples
+        --------
+        >>> import riskalign as ra
+        >>> a = ra.CalibrationSketch().update([0, 1], [0.2, 0.7])
+        >>> b = ra.CalibrationSketch().update([1, 1], [0.4, 0.9])
+        >>> a.merge(b).n_samples, b.n_samples
+        (4, 2)
+        """
+        if not isinstance(other, CalibrationSketch):
+            raise TypeError(f"Sketches merge with sketches; found {type(other).__name__}.")
+        mine, theirs = self._state.settings, other._state.settings
+        if mine != theirs:
+            parts = [f"{key}={theirs[key]!r} in place of {mine[key]!r}" for key in mine if mine[key] != theirs[key]]
+            raise ValueError(f"Sketches merge if their settings agree; found {', '.join(parts)}.")
+        self._state.merge(other._state)
+        return self
+
+    def __add__(self, other: CalibrationSketch) -> CalibrationSketch:
+        """A new sketch of the rows of both."""
+        if not isinstance(other, CalibrationSketch):
+            return NotImplemented
+        return self.copy().merge(other)
+
+    def copy(self) -> CalibrationSketch:
+        """A sketch of the same rows that can be filled further on its own."""
+        return copy.deepcopy(self)
+
+    def to_bytes(self) -> bytes:
+        """The sketch as bytes, in a versioned format with a checksum; see `from_bytes`.
+
+        Sketches of the same rows have the same bytes. Labels of classes that are not strings
+        are stored by name.
+        """
+        return self._state.to_bytes()
+
+    @classmethod
+    def from_bytes(cls, blob: bytes) -> CalibrationSketch:
+        """The sketch that `to_bytes` stored.
+
+        Examples
+        --------
+        >>> import riskalign as ra
+        >>> sketch = ra.CalibrationSketch().update([0, 1], [0.2, 0.7])
+        >>> ra.CalibrationSketch.from_bytes(sketch.to_bytes()).n_samples
+        2
+        """
+        sketch = cls.__new__(cls)
+        sketch._state = SketchState.from_bytes(blob)
+        numbered = tuple(str(k) for k in range(len(sketch.classes)))
+        sketch._labels = None if sketch.classes == numbered else list(sketch.classes)
+        return sketch
+
+    def _case(self, loss: str | ProperLoss, notion: str | None = None) -> Case:
+        """What is asked of the rows so far."""
+        if self.n_samples < 2:
+            raise ValueError(
+                "At least two samples are needed (each is estimated from the others); the sketch "
+                f"has {self.n_samples}."
+            )
+        asked = loss_of(loss, self._state.notion, len(self.classes))
+        case = Case.of_state(self._state, asked)
+        if notion is None or notion == self.notion:
+            return case
+        if notion == "top-label" and self._state.notion.per_class:
+            return case.of_top_label()
+        raise ValueError(
+            f"`notion={notion!r}` cannot be asked of a {self.notion!r} sketch. Make the sketch "
+            f"with notion={notion!r}."
+        )
+
+    def calibration_error(
+        self,
+        *,
+        notion: str | None = None,
+        loss: str | ProperLoss = "l2",
+        estimator: str = DEBIASED,
+        bandwidth: Bandwidth | None = None,
+        kernel: str = "dirichlet",
+        candidates: Candidates = None,
+        power: float = 2,
+        start: str = "logistic",
+        confidence: float | None = None,
+        engine: str = "auto",
+        seed: int = 0,
+        progress: bool | None = None,
+    ) -> CalibrationResult:
+        """The calibration error of all rows so far; parameters as for `calibration_error`.
+
+        `notion` may be "top-label" for a class-wise sketch. The result has no `conditional`.
+        """
+        refuse_exact(engine, self.is_exact)
+        method = KernelSmoother(bandwidth, kernel, estimator, candidates, power, start)
+        case = self._case(loss, notion)
+        result = error_of(case, method, confidence, engine=engine, seed=seed, progress=progress)
+        return result.without_rows()
+
+    def select_bandwidth(
+        self,
+        *,
+        loss: str | ProperLoss = "l2",
+        criterion: str = "risk-alignment",
+        kernel: str = "dirichlet",
+        candidates: Candidates = None,
+        power: float = 2,
+        progress: bool | None = None,
+    ) -> BandwidthSearch:
+        """The bandwidth of smoothed labels; parameters as for `select_bandwidth`."""
+        case = self._case(loss)
+        return search_bandwidth(
+            case.problems,
+            KERNELS[one_of("kernel", kernel, KERNELS)],
+            one_of("criterion", criterion, CRITERIA),
+            per_class=case.notion.per_class,
+            candidates=candidates,
+            power=power,
+            progress=progress,
+        )
+
+    def reliability_curve(
+        self,
+        *,
+        grid: object = 101,
+        notion: str | None = None,
+        loss: str | ProperLoss = "l2",
+        estimator: str = DEBIASED,
+        bandwidth: Bandwidth | None = "cross-validation",
+        kernel: str = "dirichlet",
+        candidates: Candidates = None,
+        power: float = 2,
+        start: str = "logistic",
+        progress: bool | None = None,
+    ) -> ReliabilityCurve:
+        """The estimate of E[y | f] at points; parameters as for `reliability_curve`.
+
+        By default the curve shows the R behind the debiased error.
+        """
+        case = self._case(loss, notion)
+        method = KernelSmoother(bandwidth, kernel, estimator, candidates, power, start)
+        method.check(len(case.problems), case.notion.name)
+        points = grid_points(grid, case.notion, case.problems[0].n_classes)
+        return curve_of(case, method, points, "auto", progress)
+
+    def calibration_test(
+        self,
+        *,
+        loss: str | ProperLoss = "l2",
+        n_draws: int = 999,
+        seed: int = 0,
+        kernel: str = "dirichlet",
+        progress: bool | None = None,
+    ) -> CalibrationTest:
+        """The test of calibration; parameters as for `calibration_test`.
+
+        Beyond the rows that the sketch holds, those that it holds are tested.
+        """
+        check_draws(n_draws)
+        chosen = KERNELS[one_of("kernel", kernel, KERNELS)]
+        return tested(self._case(loss), chosen, "auto", n_draws, seed, progress)
+
+    @property
+    def scores(self) -> dict[str, float]:
+        """Plain scores of all rows: accuracy, confidence, log loss, Brier score, 15-bin ECE.
+
+        Examples
+        --------
+        >>> import riskalign as ra
+        >>> sketch = ra.CalibrationSketch().update([0, 1, 1, 1], [0.2, 0.7, 0.6, 0.9])
+        >>> {name: round(value, 3) for name, value in sketch.scores.items()}
+        {'accuracy': 1.0, 'confidence': 0.75, 'log_loss': 0.299, 'brier': 0.075, 'ece': 0.25}
+        """
+        return self._state.scores()
+
+
+def calibration_error_of_batches(
+    batches: Iterable[tuple[Any, ...]],
+    *,
+    notion: str | None = None,
+    classes: Sequence[object] | None = None,
+    from_logits: bool = False,
+    normalize: bool = False,
+    **options: Any,
+) -> CalibrationResult:
+    """Estimate a calibration error from batches of rows, which are read once.
+
+    Parameters
+    ----------
+    batches : iterable of (y_true, y_prob) or (y_true, y_prob, sample_weight)
+        Each as for `calibration_error`.
+    notion, classes, from_logits, normalize
+        As for `calibration_error`.
+    **options
+        Those of `CalibrationSketch.calibration_error`.
+
+    Returns
+    -------
+    CalibrationResult
+        Without `conditional`, which would be as large as the sample.
+
+    Examples
+    --------
+    >>> import riskalign as ra
+    >>> data = ra.datasets.temperature(3000, 3, seed=0)
+    >>> rows = [slice(0, 1000), slice(1000, 3000)]
+    >>> batches = [(data.y_true[some], data.y_prob[some]) for some in rows]
+    >>> result = ra.calibration_error_of_batches(batches)
+    >>> result.value == ra.calibration_error(data.y_true, data.y_prob).value
+    True
+    """
+    sketch: CalibrationSketch | None = None
+    first = 0
+    for y, p, *weight in batches:
+        try:
+            if sketch is None:
+                known = as_sample(
+                    y, p, from_logits=from_logits, normalize=normalize, classes=classes, fewest=0
+                )
+                asked = classes if classes is not None else len(known.classes)
+                sketch = CalibrationSketch(notion, asked)
+            sketch.update(
+                y,
+                p,
+                sample_weight=weight[0] if weight else None,
+                from_logits=from_logits,
+                normalize=normalize,
+            )
+        except (ValueError, TypeError) as error:
+            raise type(error)(f"In the rows from {first:,} on: {error}") from None
+        first += len(p)
+    if sketch is None:
+        raise ValueError("`batches` is empty: there are no rows.")
+    return sketch.calibration_error(**options)
