@@ -6,8 +6,8 @@ from cases import ordinary
 from scipy.spatial.distance import cdist
 
 import riskalign as ra
-from riskalign.equations.problem import Problem
 from riskalign.equations.losses import L2
+from riskalign.equations.problem import Problem
 from riskalign.methods import ridge
 
 FORMS = ("residual", "kronecker")

@@ -7,8 +7,8 @@ import pytest
 from scipy.optimize import brentq
 
 import riskalign as ra
-from riskalign.equations.problem import Problem
 from riskalign.equations.losses import L2
+from riskalign.equations.problem import Problem
 from riskalign.methods.smooth_ece import SmoothedResiduals
 
 

@@ -1,4 +1,4 @@
-"""Exact sums over pairs: any tiling, any rows, any values, and float32 exponentials."""
+"""Exact sums over pairs of labels: any tiling, any rows, and float32 exponentials."""
 
 import subprocess
 import sys
@@ -11,12 +11,14 @@ from cases import CANDIDATES, HARD, ordinary, samples
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from oracle_debiased import flattened
 
-from riskalign.equations.problem import Problem
-from riskalign.equations.kernels import KERNELS
+from riskalign.equations.kernels import DIRICHLET, KERNELS
 from riskalign.equations.losses import L2
-from riskalign.smoothing import always, choose_smoother, sums, tiles
+from riskalign.equations.problem import Problem
+from riskalign.smoothing import Tuning, choose_smoother, sums, tiles
 from riskalign.smoothing.dense import DenseSmoother
+from riskalign.smoothing.tiles import Centres
 
 FACTORS = (1, 4 / 3, 2, 8 / 3, 4, 10, 20, 80, 100, 200, 800, 1000)
 """Ratios of bandwidths, simple ones among them: engines may derive one from another."""
@@ -27,11 +29,21 @@ def problem(case):
     return Problem("all", case.f.astype(np.float64), case.y.astype(np.intp), weights, L2)
 
 
+def as_it_is(number, rows):
+    """A reader that keeps the averages themselves."""
+    return lambda average: average
+
+
+def asked(number, *bandwidths):
+    """Requests of one problem at some bandwidths."""
+    return [(number, Tuning(h)) for h in bandwidths]
+
+
 def gather(smoother, requests, n, rows=None):
     """Means and log densities of every request, put together from the tiles."""
     d = None
     found = {}
-    for i, own, average in smoother.each(requests, always(lambda average: average), rows):
+    for i, own, average in smoother.each(requests, as_it_is, rows):
         if d is None:
             d = average.mean.shape[1]
         mean, log_density = found.setdefault(i, (np.full((n, d), np.nan), np.full(n, np.nan)))
@@ -46,24 +58,26 @@ def test_averages_equal_the_oracle(name, kernel):
     case = HARD[name]
     y, f, weights = case.plain
     smoother = choose_smoother([problem(case)], KERNELS[kernel], "exact")
-    requests = [(0, h) for h in CANDIDATES[kernel]]
-    for (_, h), (mean, log_density) in zip(
+    requests = asked(0, *CANDIDATES[kernel])
+    for (_, tuning), (mean, log_density) in zip(
         requests, gather(smoother, requests, len(y)), strict=True
     ):
-        expected = oracle.leave_one_out(f, y, weights, kernel, h)
+        expected = oracle.leave_one_out(f, y, weights, kernel, tuning.bandwidth)
         np.testing.assert_allclose(mean, [R for R, _ in expected], atol=1e-9)
         np.testing.assert_allclose(
             log_density, [density for _, density in expected], rtol=1e-9, atol=1e-9
         )
 
 
-def test_requests_may_mix_problems_and_bandwidths():
+def test_requests_may_mix_problems_and_tunings():
     cases = [ordinary(11, 3, seed=1), ordinary(11, 3, seed=2)]
     both = choose_smoother([problem(case) for case in cases], KERNELS["dirichlet"], "exact")
-    requests = [(1, 0.1), (0, 0.02), (1, 0.02), (0, 0.1)]
-    for (number, h), (mean, _) in zip(requests, gather(both, requests, 11), strict=True):
+    wanted = [(1, 0.1, 1.0), (0, 0.02, 0.5), (1, 0.02, 0.25), (0, 0.1, 1.0), (0, 0.1, 0.5)]
+    requests = [(number, Tuning(h, tau)) for number, h, tau in wanted]
+    for (number, h, tau), (mean, _) in zip(wanted, gather(both, requests, 11), strict=True):
         y, f, weights = cases[number].plain
-        expected = [R for R, _ in oracle.leave_one_out(f, y, weights, "dirichlet", h)]
+        x = tuple(flattened(point, tau) for point in f)
+        expected = [R for R, _ in oracle.leave_one_out(x, y, weights, "dirichlet", h)]
         np.testing.assert_allclose(mean, expected, atol=1e-9)
 
 
@@ -71,8 +85,8 @@ def test_some_rows_are_averaged_over_all_others():
     case = ordinary(11, 3)
     smoother = choose_smoother([problem(case)], KERNELS["dirichlet"], "exact")
     rows = np.array([7, 2, 3])
-    ((all_rows, _),) = gather(smoother, [(0, 0.05)], 11)
-    ((some, _),) = gather(smoother, [(0, 0.05)], 11, rows)
+    ((all_rows, _),) = gather(smoother, asked(0, 0.05), 11)
+    ((some, _),) = gather(smoother, asked(0, 0.05), 11, rows)
     np.testing.assert_allclose(some[rows], all_rows[rows], atol=1e-12)
     assert np.isnan(np.delete(some, rows, axis=0)).all()
 
@@ -84,24 +98,11 @@ def test_the_reader_is_told_the_problem_and_the_rows():
     def told(number, own):
         return lambda average: (number, own.tolist())
 
-    seen = list(smoother.each([(1, 0.1), (0, 0.3)], told))
+    seen = list(smoother.each(asked(1, 0.1) + asked(0, 0.3), told))
     assert sorted(i for i, _, _ in seen) == [0, 1]
     for i, own, (number, told) in seen:
         assert number == (1, 0)[i]
         assert told == own.tolist() == [0, 1, 2, 3, 4]
-
-
-def test_any_values_may_be_averaged():
-    case = ordinary(9, 3)
-    smoother = choose_smoother(
-        [problem(case)], KERNELS["dirichlet"], "exact", lambda p: p.one_hot() - p.points
-    )
-    ((mean, _),) = gather(smoother, [(0, 0.05)], 9)
-    y, f, _ = case.plain
-    for i in range(9):
-        kernel = [0 if j == i else np.exp(oracle.dirichlet(f[i], f[j], 0.05)) for j in range(9)]
-        residuals = np.eye(3)[list(y)] - np.array(f)
-        np.testing.assert_allclose(mean[i], kernel @ residuals / np.sum(kernel), atol=1e-9)
 
 
 def unbalanced(n, n_classes):
@@ -118,15 +119,16 @@ def unbalanced(n, n_classes):
 @pytest.mark.parametrize(("n", "n_classes"), [(40, 4), (900, 4), (3_000, 7), (3_000, 300)])
 def test_sums_of_labels_are_those_of_their_columns(n, n_classes):
     case = unbalanced(n, n_classes) if n_classes < 300 else problem(ordinary(n, n_classes))
-    requests = [(0, h) for h in (0.004, 0.05, 0.8)]
-    labels = DenseSmoother([case], KERNELS["dirichlet"], Problem.one_hot)
-    columns = DenseSmoother([case], KERNELS["dirichlet"], lambda each: 2 * each.one_hot())
     rows = np.arange(0, n, 7)
-    for (one, density), (other, other_density) in zip(
-        gather(labels, requests, n, rows), gather(columns, requests, n, rows), strict=True
-    ):
-        np.testing.assert_allclose(2 * one[rows], other[rows], rtol=1e-12, atol=1e-13)
-        np.testing.assert_allclose(density[rows], other_density[rows], rtol=1e-12, atol=1e-12)
+
+    def averages(values):
+        centres = Centres(case, DIRICHLET, values, [0.004, 0.05, 0.8], np.float64)
+        return centres.averages(case.points[rows], rows)
+
+    labels, columns = averages(case.one_hot()), averages(2 * case.one_hot())
+    for one, other in zip(labels, columns, strict=True):
+        np.testing.assert_allclose(2 * one.mean, other.mean, rtol=1e-12, atol=1e-13)
+        np.testing.assert_allclose(one.log_density, other.log_density, rtol=1e-12, atol=1e-12)
 
 
 def test_large_classes_are_summed_in_parts_and_small_ones_one_by_one():
@@ -151,12 +153,13 @@ def test_classes_are_filled_up_to_whole_parts(labels, data):
 
 @given(samples(), st.integers(1, 40), st.integers(1, 80), st.sampled_from([1e-3, 0.05, 1.0]))
 def test_the_size_of_tiles_and_blocks_does_not_matter(case, tile, block, h):
-    smoother = DenseSmoother([problem(case)], KERNELS["dirichlet"], Problem.one_hot)
-    ((mean, log_density),) = gather(smoother, [(0, h)], len(case.y))
-    at = smoother.at((0, h), case.f)
+    smoother = DenseSmoother([problem(case)], DIRICHLET)
+    request = (0, Tuning(h))
+    ((mean, log_density),) = gather(smoother, [request], len(case.y))
+    at = smoother.at(request, case.f)
     with mock.patch.object(tiles, "TILE", tile), mock.patch.object(tiles, "BLOCK", block):
-        ((tiled, tiled_density),) = gather(smoother, [(0, h)], len(case.y))
-        tiled_at = smoother.at((0, h), case.f)
+        ((tiled, tiled_density),) = gather(smoother, [request], len(case.y))
+        tiled_at = smoother.at(request, case.f)
     np.testing.assert_allclose(tiled, mean, atol=1e-12)
     np.testing.assert_allclose(tiled_density, log_density, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(tiled_at.mean, at.mean, atol=1e-12)
@@ -173,9 +176,9 @@ def test_the_size_of_tiles_and_blocks_does_not_matter(case, tile, block, h):
 def test_float32_exponentials_cost_about_a_millionth(kernel, sharpness, tolerance):
     case = ordinary(300, 4, seed=6, sharpness=sharpness)
     lowest = 1e-3 if kernel == "dirichlet" else 0.005
-    requests = [(0, lowest * factor) for factor in FACTORS]
-    exact = DenseSmoother([problem(case)], KERNELS[kernel], Problem.one_hot)
-    single = DenseSmoother([problem(case)], KERNELS[kernel], Problem.one_hot, single=True)
+    requests = asked(0, *(lowest * factor for factor in FACTORS))
+    exact = DenseSmoother([problem(case)], KERNELS[kernel])
+    single = DenseSmoother([problem(case)], KERNELS[kernel], single=True)
     for (mean, log_density), (mean32, log_density32) in zip(
         gather(exact, requests, 300), gather(single, requests, 300), strict=True
     ):
@@ -186,9 +189,9 @@ def test_float32_exponentials_cost_about_a_millionth(kernel, sharpness, toleranc
 @pytest.mark.parametrize("name", HARD)
 def test_float32_exponentials_on_hard_inputs(name):
     case = HARD[name]
-    requests = [(0, 1e-3 * factor) for factor in FACTORS]
-    exact = DenseSmoother([problem(case)], KERNELS["dirichlet"], Problem.one_hot)
-    single = DenseSmoother([problem(case)], KERNELS["dirichlet"], Problem.one_hot, single=True)
+    requests = asked(0, *(1e-3 * factor for factor in FACTORS))
+    exact = DenseSmoother([problem(case)], DIRICHLET)
+    single = DenseSmoother([problem(case)], DIRICHLET, single=True)
     for (mean, _), (mean32, _) in zip(
         gather(exact, requests, len(case.y)), gather(single, requests, len(case.y)), strict=True
     ):

@@ -1,4 +1,4 @@
-"""The fast engines against exact sums: a sample of what `benchmarks.accuracy` does whole."""
+"""The fast engines against exact sums of labels, and bandwidths that share exponentials."""
 
 import os
 from dataclasses import replace
@@ -6,20 +6,25 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import accuracy
+from scipy.special import expit
 
 import riskalign as ra
 from riskalign.bandwidth import search
-from riskalign.equations.problem import Problem
+from riskalign.data.notions import NOTIONS
+from riskalign.data.validation import as_sample
 from riskalign.equations.kernels import DIRICHLET, RBF
-from riskalign.equations.losses import L2
-from riskalign.smoothing import always
+from riskalign.equations.losses import KL, L2
+from riskalign.equations.problem import Problem
+from riskalign.equations.terms import decompose
+from riskalign.smoothing import Tuning
 from riskalign.smoothing.dense import DenseSmoother
 from riskalign.smoothing.grid import GridSmoother
 from riskalign.smoothing.tiles import Centres
 
 DATA = os.environ.get("RISKALIGN_DATA")
 FILES = ["precip_niamey_ENS", "hpc_cv_lda", "imdb_cleanlab", "cifar100_cleanlab"]
+LIMITS = {"R": (1e-4, 1e-6), "l2": (1e-6, 1e-6), "kl": (1e-5, 1e-5)}
+"""What must hold below h = 1e-3, and from there up; errors relative to the risk."""
 
 
 def problem(n, n_classes, seed=0):
@@ -33,9 +38,14 @@ def binary(n, seed=0):
     return Problem("one", p, (generator.random(n) < p).astype(int), np.ones(n), L2.binary)
 
 
+def asked(*bandwidths):
+    """Requests of the first problem at some bandwidths."""
+    return [(0, Tuning(h)) for h in bandwidths]
+
+
 def everything(smoother, requests, rows=None):
     parts = {i: [] for i in range(len(requests))}
-    for i, _, average in smoother.each(requests, always(lambda average: average), rows):
+    for i, _, average in smoother.each(requests, lambda k, rows: lambda average: average, rows):
         parts[i].append(average)
     return [
         (
@@ -46,32 +56,87 @@ def everything(smoother, requests, rows=None):
     ]
 
 
-def check_shared(case, kernel, requests, values=Problem.one_hot):
+def check_shared(case, kernel, requests, values=None):
     """Bandwidths smoothed together in float32 against each of them alone in float64."""
-    shared = DenseSmoother([case], kernel, values, single=True)
-    exact = DenseSmoother([case], kernel, values)
+    shared = DenseSmoother([case], kernel, single=True)
+    exact = DenseSmoother([case], kernel)
     for request, (mean, log_density) in zip(requests, everything(shared, requests), strict=True):
         ((alone, log_alone),) = everything(exact, [request])
         np.testing.assert_allclose(mean, alone, rtol=0, atol=2e-6)
         np.testing.assert_allclose(log_density, log_alone, rtol=1e-6, atol=2e-6)
+    if values is not None:
+        tunings = [tuning for _, tuning in requests]
+        for tuning, mean in zip(tunings, shared.averages({0: values}, tunings), strict=True):
+            (alone,) = exact.averages({0: values}, [tuning])
+            np.testing.assert_allclose(mean[0], alone[0], rtol=0, atol=2e-6)
+
+
+def differences(case, fast, h, rows):
+    """Largest difference of R, and differences of both errors over the risk."""
+    exact = DenseSmoother([case], DIRICHLET)
+    ((R_fast, _),), ((R_exact, _),) = (everything(each, asked(h), rows) for each in (fast, exact))
+    part = case.take(rows)
+    result = {"R": np.abs(R_fast - R_exact).max()}
+    for name, loss in (("l2", L2.binary if case.one_dimensional else L2), ("kl", KL)):
+        terms = [decompose(loss, part.points, part.labels, R) for R in (R_fast, R_exact)]
+        risk = max(terms[1].risk.mean(), np.finfo(float).tiny)
+        gaps = [
+            abs(getattr(terms[0], of).mean() - getattr(terms[1], of).mean())
+            for of in ("plugin", "variational", "cross")
+        ]
+        result[name] = max(gaps) / risk
+    return result
+
+
+def check_limits(case, n_rows, bandwidths=(1e-4, 1e-3, 1e-2, 0.1, 0.3)):
+    """The fast engine of a problem against exact sums on some rows, positives among them."""
+    generator, n = np.random.default_rng(0), len(case.labels)
+    rare = np.flatnonzero(case.labels)[: n_rows // 2] if case.one_dimensional else []
+    others = generator.choice(n, min(n_rows, n), replace=False)
+    rows = np.unique(np.concatenate([rare, others]).astype(np.intp))
+    engine = GridSmoother if case.one_dimensional else DenseSmoother
+    fast = engine([case], DIRICHLET, **({} if case.one_dimensional else {"single": True}))
+    for h in bandwidths:
+        if not case.one_dimensional and h < 1e-3:
+            continue
+        found = differences(case, fast, h, rows)
+        for name, limits in LIMITS.items():
+            assert found[name] <= limits[int(h >= 1e-3)], (name, h)
+
+
+def synthetic(n):
+    """Spread-out, peaked, tied predictions and predictions with exact zeros and ones."""
+    generator = np.random.default_rng(1)
+    spread = generator.beta(1, 3, n)
+    ends = np.where(generator.random(n) < 0.3, generator.integers(0, 2, n), spread)
+    peaked = expit(generator.normal(-6, 4, n))
+    for p in (spread, peaked, ends, np.round(spread, 2)):
+        labels = (generator.random(n) < p**0.8).astype(np.intp)
+        yield Problem("one", p, labels, np.ones(n), L2.binary)
 
 
 @pytest.mark.parametrize("n", [2, 10, 2_000])
 def test_grid_is_within_its_limits_on_hard_predictions(n):
-    for case, sample in accuracy.synthetic((n,)):
-        for row in accuracy.compare(case, sample, "binary"):
-            assert row.holds, row
+    for case in synthetic(n):
+        check_limits(case, 400)
 
 
 @pytest.mark.skipif(DATA is None, reason="RISKALIGN_DATA is not set")
 @pytest.mark.parametrize("name", FILES)
-def test_engines_are_within_their_limits_on_real_predictions(name, monkeypatch):
-    monkeypatch.setattr(accuracy, "ROWS", 100)
-    monkeypatch.setattr(accuracy, "CLASSES", 3)
-    for case, notions, sample in accuracy.files(Path(DATA), name):
-        for notion in notions:
-            for row in accuracy.compare(case, sample, notion):
-                assert row.holds, row
+def test_engines_are_within_their_limits_on_real_predictions(name):
+    with np.load(Path(DATA) / f"{name}.npz", allow_pickle=False) as data:
+        labels = data["labels"].astype(np.intp)
+        if "confidence" in data:
+            notions, sample = ["binary"], as_sample(data["pred"] == labels, data["confidence"])
+        else:
+            logits = "logits" in data
+            sample = as_sample(labels, data["logits" if logits else "probs"], from_logits=logits)
+            notions = ["classwise", "top-label", "canonical"]
+    for notion in notions:
+        problems = NOTIONS[notion].problems(sample, L2)
+        chosen = np.random.default_rng(0).choice(len(problems), min(3, len(problems)), False)
+        for k in chosen.tolist():
+            check_limits(problems[k], 100)
 
 
 @pytest.mark.parametrize("kernel", [DIRICHLET, RBF], ids=lambda kernel: kernel.name)
@@ -80,9 +145,8 @@ def test_bandwidths_that_share_exponentials_give_the_sums_of_their_own(kernel, n
     case = problem(300, n_classes)
     case = replace(case, weights=np.r_[0.0, np.linspace(0.5, 2, 299)])
     low, high = kernel.bandwidth_range(n_classes)
-    requests = [(0, h) for h in search._lattice(low, high).tolist()]
-    for values in (Problem.one_hot, lambda case: np.sin(9 * case.points)):
-        check_shared(case, kernel, requests, values)
+    requests = asked(*search._lattice(low, high).tolist())
+    check_shared(case, kernel, requests, np.sin(9 * case.points))
 
 
 @pytest.mark.parametrize("step", [1, 2])
@@ -91,7 +155,7 @@ def test_bandwidths_share_exponentials_where_tilts_are_large(n_classes, step):
     """Peaked predictions tilt by a hundred nats between narrow bandwidths."""
     data = ra.datasets.peaked(200, n_classes, seed=0)
     case = Problem("all", data.y_prob, data.y_true, np.ones(200), L2)
-    requests = [(0, h) for h in search._lattice(1e-3, 1.0)[::step].tolist()]
+    requests = asked(*search._lattice(1e-3, 1.0)[::step].tolist())
     check_shared(case, DIRICHLET, requests)
 
 
@@ -105,49 +169,46 @@ def test_far_off_samples_of_small_weight_are_not_lost_between_bandwidths():
     weights = np.r_[np.exp([-nats, -nats]), np.ones(4500)]
     labels = np.r_[0, 0, np.ones(4500, dtype=int)]
     case = Problem("one", np.stack([1 - p, p], axis=1), labels, weights, L2)
-    requests, rows = [(0, narrow), (0, wide)], np.array([0, 1])
-    shared = everything(DenseSmoother([case], RBF, Problem.one_hot, single=True), requests, rows)
-    exact = everything(DenseSmoother([case], RBF, Problem.one_hot), requests, rows)
+    requests, rows = asked(narrow, wide), np.array([0, 1])
+    shared = everything(DenseSmoother([case], RBF, single=True), requests, rows)
+    exact = everything(DenseSmoother([case], RBF), requests, rows)
     for (mean, _), (alone, _) in zip(shared, exact, strict=True):
         np.testing.assert_allclose(mean, alone, rtol=0, atol=1e-6)
 
 
 def test_large_values_do_not_overflow():
     case = problem(50, 4)
-    requests = [(0, 0.1), (0, 0.2), (0, 0.4)]
-
-    def large(each):
-        return 1e9 * (each.one_hot() - each.points)
-
-    for (mean, _), (exact, _) in zip(
-        everything(DenseSmoother([case], DIRICHLET, large, single=True), requests),
-        everything(DenseSmoother([case], DIRICHLET, large), requests),
+    tunings = [Tuning(0.1), Tuning(0.2), Tuning(0.4)]
+    large = {0: 1e9 * (case.one_hot() - case.points)}
+    for mean, exact in zip(
+        DenseSmoother([case], DIRICHLET, single=True).averages(large, tunings),
+        DenseSmoother([case], DIRICHLET).averages(large, tunings),
         strict=True,
     ):
-        np.testing.assert_allclose(mean, exact, rtol=1e-4, atol=1e3)
+        np.testing.assert_allclose(mean[0], exact[0], rtol=1e-4, atol=1e3)
 
 
 def test_densities_do_not_depend_on_the_unit_of_the_weights():
     case = replace(binary(3), predictions=np.array([[1, 0], [0.3, 0.7], [0.3, 0.7]]))
-    requests = [(0, 0.05)]
-    ((_, one),) = everything(DenseSmoother([case], RBF, Problem.one_hot), requests)
+    requests = asked(0.05)
+    ((_, one),) = everything(DenseSmoother([case], RBF), requests)
     heavy = replace(case, weights=np.full(3, 1e200))
-    ((_, other),) = everything(DenseSmoother([heavy], RBF, Problem.one_hot), requests)
+    ((_, other),) = everything(DenseSmoother([heavy], RBF), requests)
     np.testing.assert_allclose(other, one, rtol=1e-9)
 
 
 def test_precision_is_that_of_the_narrowest_bandwidth_of_a_family():
     case = problem(300, 200)
-    requests = [(0, h) for h in (0.2, 0.15, 0.1)]
-    shared = DenseSmoother([case], DIRICHLET, Problem.one_hot, single=True)
-    ((alone, _),) = everything(DenseSmoother([case], DIRICHLET, Problem.one_hot), requests[2:])
+    requests = asked(0.2, 0.15, 0.1)
+    shared = DenseSmoother([case], DIRICHLET, single=True)
+    ((alone, _),) = everything(DenseSmoother([case], DIRICHLET), requests[2:])
     np.testing.assert_allclose(everything(shared, requests)[2][0], alone, rtol=0, atol=1e-6)
 
 
 def test_no_rows_give_no_averages():
-    smoother = DenseSmoother([problem(30, 4)], DIRICHLET, Problem.one_hot)
+    smoother = DenseSmoother([problem(30, 4)], DIRICHLET)
     none = np.empty(0, dtype=np.intp)
-    assert not list(smoother.each([(0, 0.1)], always(lambda average: average), none))
+    assert not list(smoother.each(asked(0.1), lambda k, rows: lambda average: average, none))
 
 
 def test_bandwidths_of_the_search_share_products_and_exponentials():
@@ -174,35 +235,35 @@ def test_bandwidths_with_large_tilts_share_the_product_alone():
     lattice = search._lattice(1e-3, 1.0).tolist()
     centres = Centres(case, DIRICHLET, case.one_hot(), lattice, np.float32)
     assert len(centres._families) > 1
-    check_shared(case, DIRICHLET, [(0, h) for h in lattice])
+    check_shared(case, DIRICHLET, asked(*lattice))
 
 
 def test_grid_evaluates_new_points_as_exact_sums_do():
     case = binary(3_000)
-    grid = GridSmoother([case], DIRICHLET, Problem.one_hot)
-    exact = DenseSmoother([case], DIRICHLET, Problem.one_hot)
+    grid = GridSmoother([case], DIRICHLET)
+    exact = DenseSmoother([case], DIRICHLET)
     p = np.r_[0.0, 1e-12, 0.01, np.linspace(0, 1, 40), 1.0]
     points = np.stack([1 - p, p], axis=1)
     for h in (5e-5, 1e-3, 0.05):  # the first is below what the nodes resolve
-        fast, slow = grid.at((0, h), points), exact.at((0, h), points)
+        fast, slow = (each.at((0, Tuning(h)), points) for each in (grid, exact))
         np.testing.assert_allclose(fast.mean, slow.mean, rtol=0, atol=1e-6)
         np.testing.assert_allclose(fast.log_density, slow.log_density, rtol=0, atol=1e-5)
 
 
 def test_kept_weights_are_those_of_the_rows_asked_for():
     case = binary(1_500)
-    grid = GridSmoother([case], DIRICHLET, Problem.one_hot)
-    ((whole, _),) = everything(grid, [(0, 0.01)])
+    grid = GridSmoother([case], DIRICHLET)
+    ((whole, _),) = everything(grid, asked(0.01))
     scattered = np.r_[0, np.sort(np.random.default_rng(0).choice(np.arange(1, 1_500), 700, False))]
     for rows in (np.arange(701), scattered):  # same first row, same number
-        ((some, _),) = everything(grid, [(0, 0.01)], rows)
+        ((some, _),) = everything(grid, asked(0.01), rows)
         np.testing.assert_array_equal(some, whole[rows])
 
 
 def test_grid_averages_stay_within_their_values():
     case = binary(2_000)
     for h in (1e-4, 1e-2):
-        ((mean, _),) = everything(GridSmoother([case], DIRICHLET, Problem.one_hot), [(0, h)])
+        ((mean, _),) = everything(GridSmoother([case], DIRICHLET), asked(h))
         assert mean.min() >= 0
         assert mean.max() <= 1
 
