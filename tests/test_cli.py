@@ -275,7 +275,61 @@ class TestErrors:
             raise KeyboardInterrupt
 
         monkeypatch.setattr("riskalign.cli.commands.summarize", stop)
-        assert run("report", file)[0] == 130
+        assert run("report", file) == (130, "", "riskalign: interrupted\n")
+
+
+class TestExitCodes:
+    """A crash is never 0 or 1, the codes of a verdict."""
+
+    @pytest.mark.parametrize("debug", [(), ("--debug",)])
+    def test_internal_errors(self, run, file, monkeypatch, debug):
+        def crash(*_, **__):
+            raise ZeroDivisionError("float division\nby zero")
+
+        monkeypatch.setattr("riskalign.summary.calibration_error", crash)
+        code, out, err = run("report", file, "--fail-above", "0", *debug)
+        assert (code, out) == (3, "")
+        trace, line = err.splitlines()[:-1], err.splitlines()[-1]
+        assert line.startswith("riskalign: internal error: ZeroDivisionError: float division by")
+        assert f"riskalign {ra.__version__}" in line
+        assert "--debug" in line
+        assert ("Traceback (most recent call last):" in trace) == bool(debug)
+        assert bool(trace) == bool(debug)
+
+    def test_debug_may_come_first(self, run, tmp_path):
+        code, _, err = run("--debug", "report", tmp_path / "nothing.csv")
+        assert code == 2
+        assert err.startswith("Traceback")
+        assert err.splitlines()[-1].endswith("nothing.csv: no such file.")
+
+    @pytest.mark.parametrize(
+        ("crash", "expected"),
+        [
+            (lambda *_, **__: np.linalg.inv(np.zeros((2, 2))), "LinAlgError"),  # inside numpy
+            (len, "TypeError"),  # compiled: the last Python line is riskalign's own
+        ],
+    )
+    def test_errors_of_others_are_not_the_user_s(self, run, file, monkeypatch, crash, expected):
+        """The same types as errors about input have, but no check of ours raised them."""
+        monkeypatch.setattr("riskalign.summary.calibration_error", crash)
+        code, _, err = run("report", file, *FAST)
+        assert (code, err.count("\n")) == (3, 1)
+        assert err.startswith(f"riskalign: internal error: {expected}: ")
+
+    def test_models_that_differ_in_every_row_alike(self, run, tmp_path):
+        (tmp_path / "a.csv").write_text("y,p\n0,0\n1,1\n0,0\n1,1\n")
+        (tmp_path / "b.csv").write_text("y,p\n0,1\n1,0\n0,1\n1,0\n")
+        code, out, err = run("compare", tmp_path / "a.csv", tmp_path / "b.csv")
+        assert (code, err) == (0, "")
+        assert "p-value 0.125" in out
+        assert "do not tell" in out
+
+    def test_help_lists_them(self, run):
+        for command in ((), ("report",), ("compare",), ("plot",), ("demo",)):
+            out = run(*command, "--help")[1]
+            codes = out.partition("exit codes:")[2]
+            assert re.findall(r"^  (\d+) ", codes, re.MULTILINE) == ["0", "1", "2", "3", "130"]
+            assert "--debug" in out
 
 
 class TestCompare:
@@ -539,6 +593,35 @@ class TestProcess:
             timeout=300,
         )
         assert (found.returncode, found.stderr) == (0, b"")
+
+    def test_a_closed_pipe_does_not_pass_the_gate(self, file, tmp_path):
+        page = tmp_path / "a.json"
+        options = f"--draws 0 --fail-above 0 --json {page}"
+        line = f"{sys.executable} -m riskalign.cli report {file} {options} | true"
+        found = subprocess.run(
+            ["bash", "-c", f"set -o pipefail; {line}"],
+            capture_output=True,
+            check=False,
+            timeout=300,
+        )
+        assert (found.returncode, found.stderr) == (1, b"")
+        assert page.exists()
+
+    def test_an_interrupt_during_imports(self, file):
+        code = (
+            "import sys\n"
+            "class Finder:\n"
+            "    def find_spec(self, name, *_):\n"
+            "        if name == 'riskalign.cli.commands':\n"
+            "            raise KeyboardInterrupt\n"
+            "sys.meta_path.insert(0, Finder())\n"
+            "from riskalign.cli import main\n"
+            f"sys.exit(main(['report', {str(file)!r}]))"
+        )
+        found = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, check=False, timeout=300
+        )
+        assert (found.returncode, found.stderr) == (130, b"riskalign: interrupted\n")
 
     def test_a_poor_terminal(self, three, tmp_path):
         header = "y,p_süd,p_b,p_c\n"

@@ -9,6 +9,8 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import riskalign
+
 OPTIONS = {
     "from_logits": "--logits",
     "normalize": "--normalize",
@@ -49,9 +51,26 @@ def print_error(message: str) -> None:
     print(printable(f"riskalign: error: {message}"), file=sys.stderr)
 
 
+def print_internal_error(error: Exception) -> None:
+    """One line on the standard error: what happened, and how to report it."""
+    happened = " ".join(f"{type(error).__name__}: {error}".split())
+    message = (
+        f"riskalign: internal error: {happened}. This is a defect of riskalign "
+        f"{riskalign.__version__}, not a result. Please report it with the output of the same "
+        "command with --debug."
+    )
+    print(printable(message), file=sys.stderr)
+
+
 def print_lines(lines: Iterable[str]) -> None:
-    """Lines on the standard output."""
-    print("\n".join(printable(line) for line in lines), flush=True)
+    """Lines on the standard output; where its reader has gone, on nothing.
+
+    The command goes on, because its files and its exit code are still wanted.
+    """
+    try:
+        print("\n".join(printable(line) for line in lines), flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def shortened(text: str, width: int) -> str:
