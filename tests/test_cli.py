@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 import riskalign as ra
 from riskalign.cli import main
 from riskalign.cli import output as output_module
-from riskalign.cli.output import printable, words_of_options, write_whole
+from riskalign.cli.output import check_outputs, printable, words_of_options, write_whole
 from riskalign.files import PredictionFile
 from riskalign.summary import GRID
 
@@ -521,6 +521,80 @@ def test_help_has_examples(run):
         assert max(map(len, out.splitlines())) <= 80
 
 
+class TestOutputs:
+    """Checked before the work: nothing is read, and no input is ever replaced."""
+
+    @pytest.fixture(autouse=True)
+    def no_work(self, monkeypatch):
+        def work(*_, **__):
+            raise AssertionError("the work has begun")
+
+        for name in ("commands.open_predictions", "pictures.opened"):
+            monkeypatch.setattr(f"riskalign.cli.{name}", work)
+
+    def refused(self, run, *arguments):
+        code, out, err = run(*arguments)
+        assert (code, out) == (2, "")
+        return one_line(err)
+
+    @pytest.fixture
+    def table(self, tmp_path):
+        path = tmp_path / "io.csv"
+        path.write_text("y,p\n0,0.2\n1,0.7\n")
+        return path
+
+    @pytest.mark.parametrize("kind", ["html", "json", "csv"])
+    @pytest.mark.parametrize("way", ["same", "relative", "symbolic", "hard"])
+    def test_the_input_is_not_replaced(self, run, table, monkeypatch, kind, way):
+        monkeypatch.chdir(table.parent)
+        out = {"same": table, "relative": Path("../") / table.parent.name / "io.csv"}.get(way)
+        if out is None:
+            out = table.parent / "link.csv"
+            out.symlink_to(table) if way == "symbolic" else out.hardlink_to(table)
+        before = table.read_text()
+        said = self.refused(run, "report", table, f"--{kind}", out)
+        assert f"--{kind} {out} would replace the input" in said
+        assert table.read_text() == before
+
+    def test_inputs_of_all_commands(self, run, table, tmp_path):
+        labels, scores = tmp_path / "labels.npy", tmp_path / "scores.npy"
+        np.save(labels, [0, 1])
+        np.save(scores, [0.2, 0.7])
+        picture = tmp_path / "io.png"
+        picture.write_text(table.read_text())
+        for arguments in (
+            ("report", scores, "--labels", labels, "--json", labels),
+            ("compare", table, scores, "--json", scores),
+            ("compare", scores, table, "--json", scores),
+            ("plot", picture, "-o", picture),
+        ):
+            assert "would replace the input" in self.refused(run, *arguments)
+
+    def test_outputs_with_one_name(self, run, table, tmp_path):
+        (tmp_path / "link").symlink_to(tmp_path / "out")
+        for other in ("out", "link", "./out"):
+            said = self.refused(
+                run, "report", table, "--html", tmp_path / "out", "--csv", f"{tmp_path}/{other}"
+            )
+            assert "--html and --csv name the same file" in said
+        check_outputs({"--html": Path(os.devnull), "--csv": Path(os.devnull)}, [])
+
+    def test_missing_folders(self, run, table, tmp_path):
+        out = tmp_path / "no" / "a.png"
+        for arguments in (
+            ("report", table, "--html", out),
+            ("compare", table, table, "--json", out),
+            ("plot", table, "-o", out),
+            ("demo", "--directory", out.parent),
+        ):
+            assert "no such directory" in self.refused(run, *arguments)
+
+    def test_folders_that_are_not_writable(self, run, table, tmp_path, monkeypatch):
+        monkeypatch.setattr(output_module.os, "access", lambda *_: False)  # tests may run as root
+        said = self.refused(run, "report", table, "--html", tmp_path / "a.html")
+        assert f"{tmp_path} is not writable" in said
+
+
 class TestWriting:
     def test_whole_or_not_at_all(self, tmp_path, monkeypatch):
         path = tmp_path / "a.txt"
@@ -555,6 +629,11 @@ class TestWriting:
     def test_devices(self):
         write_whole(Path(os.devnull), "gone")
         assert not Path(os.devnull).is_file()
+        reader, writer = os.pipe()
+        write_whole(Path(f"/dev/fd/{writer}"), "through")  # as /dev/stdout before a pipe
+        assert os.read(reader, 100) == b"through"
+        os.close(reader)
+        os.close(writer)
 
 
 def test_words_of_options():
