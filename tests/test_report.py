@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import riskalign as ra
+from riskalign.cli.tables import report_lines
 from riskalign.losses import L2
 from riskalign.report import to_html, words
 from riskalign.sample import Problem
@@ -151,6 +152,8 @@ class TestKinds:
         summary = summarize(right, confidence, top_label=True)
         assert summary.accuracy == right.mean()
         assert summary.mean_confidence == pytest.approx(confidence.mean())
+        gap = summary.mean_confidence - summary.accuracy
+        assert summary.result.overconfidence.gap == pytest.approx(gap)
         assert summary.result.notion == "top-label"
         assert summary.result.overconfidence.top_label == pytest.approx(
             summary.result.overconfidence.per_class[0]
@@ -240,9 +243,30 @@ class TestWords:
         calm = replace(low, test=replace(summary.test, p_value=0.5))
         assert "No miscalibration is visible" in words.verdict(calm)
         assert "No miscalibration is visible" in words.verdict(replace(low, test=None))
-        assert "over-confident" in words.verdict(summary)
-        modest = replace(summary, mean_confidence=0.1)
-        assert "under-confident" in words.verdict(modest)
+
+    @pytest.mark.parametrize(
+        ("gap", "expected"),
+        [
+            (0.05, "is +5.00 points, interval +3.04 to +6.96 (95%): the model is over-confident."),
+            (-0.05, "is -5.00 points, interval -6.96 to -3.04 (95%): the model is under-confident"),
+            (-0.0027, "-0.27 points, interval -2.23 to +1.69 (95%): no clear direction."),
+        ],
+    )
+    def test_a_direction_needs_an_interval_that_excludes_0(self, summary, gap, expected):
+        gaps = replace(summary.result.overconfidence, gap=gap, gap_error=0.01)
+        found = replace(summary, result=replace(summary.result, overconfidence=gaps))
+        assert expected in words.verdict(found)
+        page = Page(to_html(found)).text["main"]
+        named = "confident" in words.verdict(found)
+        clear = "no clear direction" not in expected
+        assert named == clear
+        summary_part = page.partition("Reliability diagram")[0]
+        assert ("-confident" in summary_part) == clear
+        assert ("no clear direction" in summary_part) != clear
+        lines = "\n".join(report_lines(found, "a.csv"))
+        assert ("-confident" in lines) == clear
+        assert ("no clear direction" in lines) != clear
+        assert max(map(len, lines.splitlines())) <= 80
 
 
 def test_curves_break_off_where_no_predictions_lie():

@@ -76,6 +76,9 @@ def test_a_result_becomes_json(variant):
     assert back["reconstructed_risk"] == found.reconstructed_risk
     assert back["bandwidth"] == np.asarray(found.bandwidth).tolist()
     assert back["overconfidence"]["top_label"] == found.overconfidence.top_label
+    assert back["overconfidence"]["gap"] == found.overconfidence.gap
+    assert back["overconfidence"]["gap_interval"] == list(found.overconfidence.gap_interval)
+    assert back["overconfidence"]["direction"] == found.direction
     assert back["overconfidence"]["per_class"] == found.overconfidence.per_class.tolist()
     assert (back["notion"], back["loss"]) == (found.notion, found.loss)
     assert (back["estimator"], back["kernel"]) == ("plugin", "dirichlet")
@@ -172,6 +175,58 @@ def test_overconfidence_is_told_in_words():
     assert "over-confident" in str(over)
     assert under.overconfidence.top_label < -0.02
     assert "under-confident" in str(under)
+
+
+def test_a_direction_is_named_only_if_the_interval_excludes_0():
+    """Rows of confidence 0.7, of which some are right."""
+    options = {"notion": "top-label", "bandwidth": 0.1, "estimator": "plugin"}
+    for right, n, expected in (
+        (13, 20, "no clear direction"),
+        (14, 20, "no clear direction"),
+        (16, 20, "no clear direction"),
+        (6, 20, "over-confident"),
+        (20, 20, "under-confident"),
+        (1300, 2000, "over-confident"),
+        (1500, 2000, "under-confident"),
+    ):
+        y = (np.arange(n) >= right).astype(int)
+        found = ra.calibration_error(y, np.tile([0.7, 0.3], (n, 1)), **options)
+        assert found.overconfidence.gap == pytest.approx(0.7 - right / n)
+        assert found.direction == expected
+        (line,) = (line for line in str(found).splitlines() if "top-label f - y" in line)
+        assert line.endswith(f": {expected}")
+        assert ("confident" in str(found)) == (expected != "no clear direction")
+
+
+def test_a_few_rows_that_are_all_right_are_not_called_under_confident():
+    """By chance, 20 rows of confidence 0.95 are all right once in three times."""
+    rng = np.random.default_rng(0)
+    confidence = rng.uniform(0.92, 0.98, 20)
+    options = {"notion": "top-label", "bandwidth": 0.1, "estimator": "plugin"}
+    f = np.stack([confidence, 1 - confidence], axis=1)
+    found = ra.calibration_error(np.zeros(20, int), f, **options)
+    assert found.overconfidence.gap < -0.02
+    assert found.direction == "no clear direction"
+
+
+def test_directions_of_calibrated_models_are_named_rarely():
+    """At 95%, at most 16 of 200 (once in 100 if exact)."""
+    options = {"notion": "top-label", "bandwidth": 0.1, "estimator": "plugin"}
+    named = 0
+    for seed in range(200):
+        data = ra.datasets.calibrated(50, 3, seed=seed)
+        found = ra.calibration_error(data.y_true, data.y_prob, **options)
+        named += found.direction != "no clear direction"
+    assert 2 <= named <= 17
+
+
+def test_the_gap_has_the_confidence_that_is_asked_for():
+    found = [
+        ra.calibration_error(CASE.y, CASE.f, confidence=confidence).overconfidence
+        for confidence in (0.5, 0.95)
+    ]
+    widths = [each.gap_interval[1] - each.gap_interval[0] for each in found]
+    assert widths[0] < widths[1] / 2
 
 
 def test_the_repr_leaves_out_what_is_long():

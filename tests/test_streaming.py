@@ -36,6 +36,8 @@ def agree(found, expected, rel):
     gaps, expected_gaps = found.overconfidence, expected.overconfidence
     np.testing.assert_allclose(gaps.per_class, expected_gaps.per_class, atol=1e-6)
     assert gaps.top_label == pytest.approx(expected_gaps.top_label, abs=1e-6)
+    for name in ("gap", "gap_error", "confidence"):
+        assert getattr(gaps, name) == pytest.approx(getattr(expected_gaps, name), rel=1e-9)
     if expected.per_class is not None:
         np.testing.assert_allclose(found.per_class, expected.per_class, rtol=rel, atol=1e-9)
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from riskalign.arrays import FloatArray
-from riskalign.losses import ProperLoss
+from riskalign.losses import L2, ProperLoss
 from riskalign.methods import CHUNK, Estimate, Method
-from riskalign.results import CalibrationResult, Overconfidence
-from riskalign.sample import Problem, Sample, on_simplex
+from riskalign.results import CONFIDENCE, CalibrationResult, Overconfidence
+from riskalign.sample import Problem, Sample, on_simplex, reduce
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,53 @@ class Case:
         return f"sum over classes of {each}" if self.notion == "classwise" else each
 
 
-def overconfidence(case: Case, conditional: FloatArray) -> Overconfidence:
-    """Mean of f - R for each column of R, and for the class each row ranks first.
+class GapSums:
+    """Sums over rows of one probability f and of its outcome y: what mean(f - y) follows from."""
 
-    Samples for which a method has no R (NaN) are left out of the means.
+    def __init__(self) -> None:
+        self._rows = 0
+        self._first = np.zeros(3)  # of w, w f, w y
+        self._second = np.zeros(5)  # of w^2, w^2 f, w^2 y, w^2 f^2, w^2 f y
+
+    def add(self, case: Case, sample: Sample) -> None:
+        """Add some rows: the one probability of a binary problem, else that of the top label."""
+        notion = "binary" if case.notion == "binary" else "top-label"
+        (problem,) = reduce(sample, notion, L2)  # the loss does not matter
+        f, y, w = problem.predictions, problem.labels, problem.weights
+        self._rows += int(np.count_nonzero(w))
+        self._first += [w.sum(), w @ f, w @ y]
+        w2 = w**2
+        self._second += [w2.sum(), w2 @ f, w2 @ y, w2 @ f**2, w2 @ (f * y)]
+
+    @property
+    def gap(self) -> float:
+        """The weighted mean of f - y."""
+        total, predicted, positive = self._first
+        return float((predicted - positive) / total)
+
+    @property
+    def gap_error(self) -> float:
+        """The standard error of the gap, from the sample variance of f - y.
+
+        The variance is at least that of labels drawn from the predictions, f (1 - f): a few rows
+        that are all right vary too little to tell how often such rows are wrong.
+        """
+        w2, f, y, ff, fy = self._second
+        m, n = self.gap, self._rows
+        observed = (ff - 2 * fy + y - 2 * m * (f - y) + m**2 * w2) * n / max(n - 1, 1)
+        return float(np.sqrt(max(observed, f - ff, 0.0)) / self._first[0])
+
+
+def overconfidence(
+    case: Case, conditional: FloatArray, confidence: float | None = None
+) -> Overconfidence:
+    """Mean of f - R for each column of R, and for the class each row ranks first; mean of f - y.
+
+    Samples for which a method has no R (NaN) are left out of the means of f - R. `confidence` is
+    that of the interval of mean(f - y).
     """
+    sums = GapSums()
+    sums.add(case, replace(case.sample, weights=case.sample.weights / case.sample.weights.max()))
     f, weights = case.sample.probabilities, case.sample.weights
     columns = f if not case.single else case.problems[0].predictions[:, None]
     per_class, top_label, total = np.zeros(case.n_columns), 0.0, 0.0
@@ -65,7 +107,13 @@ def overconfidence(case: Case, conditional: FloatArray) -> Overconfidence:
             top_label += float(w @ (f[rows, top] - R[own, top]))
     if case.notion == "top-label":
         top_label = float(per_class[0])
-    return Overconfidence(per_class / total, top_label / total)
+    return Overconfidence(
+        per_class / total,
+        top_label / total,
+        sums.gap,
+        sums.gap_error,
+        CONFIDENCE if confidence is None else confidence,
+    )
 
 
 def by_method(case: Case, method: Method) -> CalibrationResult:

@@ -36,7 +36,7 @@ def by_residuals(
         bandwidth=bandwidths if case.notion == "classwise" else float(bandwidths[0]),
         per_class=values if case.notion == "classwise" else None,
         search=search,
-        overconfidence=overconfidence(case, conditional),
+        overconfidence=overconfidence(case, conditional, confidence),
         conditional=conditional[:, 0] if case.single else conditional,
         notion=case.notion,
         loss=case.loss.name,

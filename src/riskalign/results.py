@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtri
 
 from riskalign.arrays import FloatArray
 from riskalign.bandwidth import BandwidthSearch
@@ -17,19 +18,44 @@ SHOWN = 5
 NAME_WIDTH = 40
 """Letters of a class's name that are printed: tables fit into 100 columns."""
 
+CONFIDENCE = 0.95
+"""The confidence of intervals that are printed where none was asked for."""
+
+CONFIDENT = ("over-confident", "under-confident")
+"""Words for a gap above 0 and for one below."""
+
 
 @dataclass(frozen=True)
 class Overconfidence:
-    """Signed mean of f - R: positive where the model claims too much.
+    """Signed differences, positive where the model claims too much.
 
     Attributes
     ----------
-    per_class : (K,), for binary and top-label errors the one probability's
+    per_class : (K,), mean of f - R; for binary and top-label errors the one probability's
     top_label : the same for the class each row ranks first
+    gap : mean of f - y as observed, for binary errors of the one probability, for others of the
+        class each row ranks first: mean confidence less accuracy
+    gap_error : the standard error of `gap`
+    confidence : that of `gap_interval`
     """
 
     per_class: FloatArray
     top_label: float
+    gap: float
+    gap_error: float
+    confidence: float = CONFIDENCE
+
+    @property
+    def gap_interval(self) -> tuple[float, float]:
+        """The interval of the gap, by the normal approximation."""
+        reach = float(ndtri((1 + self.confidence) / 2)) * self.gap_error
+        return self.gap - reach, self.gap + reach
+
+    @property
+    def sign(self) -> int:
+        """The sign of the gap where its interval excludes 0, else 0."""
+        low, high = self.gap_interval
+        return int(low > 0) - int(high < 0)
 
 
 @dataclass(frozen=True)
@@ -50,7 +76,7 @@ class CalibrationResult:
     search : BandwidthSearch or None
         How the bandwidth was found; None if it was given as numbers.
     overconfidence : Overconfidence or None
-        Signed mean of f - R.
+        Signed mean of f - R, and of f - y with its standard error.
     conditional : array or None
         R, the estimate of E[y | f], one row a sample: ``(n,)`` for binary and top-label
         errors, ``(n, K)`` otherwise. NaN for a sample, None for a method, that has none.
@@ -103,6 +129,17 @@ class CalibrationResult:
         """Square root of the error, 0 where the estimate is negative."""
         return float(np.sqrt(max(self.value, 0.0)))
 
+    @property
+    def direction(self) -> str | None:
+        """Which way the probabilities err on average, if the interval of their gap excludes 0.
+
+        It is None for methods that have no R.
+        """
+        if self.overconfidence is None:
+            return None
+        high, low = ("too high", "too low") if self.notion == "binary" else CONFIDENT
+        return {1: high, -1: low, 0: "no clear direction"}[self.overconfidence.sign]
+
     def to_dict(self) -> dict[str, Any]:
         """The numbers as JSON-ready types; the per-sample estimate is left out.
 
@@ -127,6 +164,10 @@ class CalibrationResult:
             else {
                 "per_class": _plain(self.overconfidence.per_class),
                 "top_label": self.overconfidence.top_label,
+                "gap": self.overconfidence.gap,
+                "gap_standard_error": self.overconfidence.gap_error,
+                "gap_interval": list(self.overconfidence.gap_interval),
+                "direction": self.direction,
             },
             "search": None if self.search is None else _search_dict(self.search),
             "notion": self.notion,
@@ -212,13 +253,17 @@ class CalibrationResult:
         if self.norm is None:
             lines += self._risk_lines()
         if self.overconfidence is not None:
-            top = self.overconfidence.top_label
-            direction = "over-confident" if top > 0 else "under-confident"
-            lines.append(_line("top-label f - R", top, direction, signed=True))
+            lines.append(self._gap_line(self.overconfidence))
         lines.append(self._method_line())
         if self.per_class is not None:
             lines += ["", *self._class_table()]
         return "\n".join(lines)
+
+    def _gap_line(self, gaps: Overconfidence) -> str:
+        low, high = gaps.gap_interval
+        meaning = f"{gaps.confidence:.0%} interval {low:+.4f} to {high:+.4f}: {self.direction}"
+        name = "mean f - y" if self.notion == "binary" else "top-label f - y"
+        return _line(name, gaps.gap, meaning, signed=True)
 
     def _risk_lines(self) -> list[str]:
         lines = []

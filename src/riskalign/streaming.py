@@ -26,7 +26,7 @@ from riskalign.options import (
 from riskalign.recalibration import Support
 from riskalign.reliability import ReliabilityCurve, assemble, shown_of
 from riskalign.residual import combine
-from riskalign.results import CalibrationResult, Overconfidence
+from riskalign.results import CONFIDENCE, CalibrationResult, Overconfidence
 from riskalign.sample import NOTIONS, Sample, on_simplex, reduce
 from riskalign.start import STARTS, powered
 from riskalign.totals import RowTerms, Totals
@@ -190,7 +190,13 @@ class Stream:
             bandwidth=bandwidths if classwise else float(bandwidths[0]),
             per_class=values if classwise else None,
             search=self.smoothing.search,
-            overconfidence=Overconfidence(gaps, totals.top_gap / n),
+            overconfidence=Overconfidence(
+                gaps,
+                totals.top_gap / n,
+                totals.observed.gap,
+                totals.observed.gap_error,
+                CONFIDENCE if confidence is None else confidence,
+            ),
             conditional=None,
             notion=case.notion,
             loss=case.loss.name,

@@ -30,13 +30,12 @@ def report_lines(summary: Summary, heading: str) -> Iterable[str]:
     yield ""
     yield shortened(f"{words.title_of(result)}: {result.n_samples:,} rows{classes}", WIDTH)
     yield ""
-    gap = summary.overconfidence
     yield _line("accuracy", words.percent(summary.accuracy))
-    yield _line(
-        "mean confidence",
-        words.percent(summary.mean_confidence),
-        f"{words.direction(gap)} by {abs(100 * gap):.2f} points",
-    )
+    yield _line("mean confidence", words.percent(summary.mean_confidence))
+    if result.overconfidence is not None:
+        name = "mean f - y" if result.notion == "binary" else " less accuracy"
+        gap = f"{words.points(result.overconfidence.gap)} pts"
+        yield _line(name, gap, f"{words.gap_interval(result)}: {result.direction}")
     yield _line("risk", words.number(result.risk), "mean loss, observed")
     yield _line("calibration error", words.number(result.value), words.interval(result))
     if result.loss == "l2":
@@ -75,7 +74,7 @@ def _worst_classes(summary: Summary) -> Iterable[str]:
         return
     worst = np.argsort(-result.per_class, kind="stable")[:WORST].tolist()
     total = float(np.abs(result.per_class).sum()) or 1.0
-    rows = [["worst classes", "error", "share", "mean f - R", ""]]
+    rows = [["worst classes", "error", "share", "mean f - R"]]
     for k in worst:
         gap = float(result.overconfidence.per_class[k])
         rows.append(
@@ -84,7 +83,6 @@ def _worst_classes(summary: Summary) -> Iterable[str]:
                 f"{result.per_class[k]:.6f}",
                 f"{result.per_class[k] / total:.1%}",
                 f"{gap:+.4f}",
-                "" if abs(gap) < 5e-5 else "too high" if gap > 0 else "too low",
             ]
         )
     yield ""

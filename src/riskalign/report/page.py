@@ -165,9 +165,13 @@ def _cards(summary: Summary) -> Iterable[tuple[str, ...]]:
     root = f"its square root: {words.number(result.root)}" if result.loss == "l2" else ""
     yield "Calibration error", words.number(result.value), words.interval(result), root
     yield "Accuracy", words.percent(summary.accuracy)
-    gap = summary.overconfidence
-    note = f"{abs(100 * gap):.2f} points {'above' if gap > 0 else 'below'} accuracy"
-    yield "Mean confidence", words.percent(summary.mean_confidence), note
+    yield "Mean confidence", words.percent(summary.mean_confidence)
+    if result.overconfidence is not None:
+        binary = result.notion == "binary"
+        name = "Mean prediction less frequency" if binary else "Confidence less accuracy"
+        gap = f"{words.points(result.overconfidence.gap)} points"
+        interval = words.gap_interval(result).replace("-", MINUS)
+        yield name, gap.replace("-", MINUS), interval, result.direction or ""
     yield "Risk", words.number(result.risk), "mean loss, observed"
     if result.refinement is not None:
         yield "Refinement", words.number(result.refinement), "what calibration cannot mend"
@@ -217,8 +221,9 @@ def _class_section(summary: Summary) -> str:
         f'<th scope="col">diagram</th>{head}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>"
         '<p class="caption">The errors of the classes add up to the calibration error. f \u2212 R '
-        "is the mean of predicted less estimated probability: above 0 the class is predicted too "
-        "often. Headings sort; a class's name shows it in the diagram.</p></section>"
+        "is the mean of predicted less estimated probability: above 0 the class's probability is "
+        "too high on average, be it by chance. Headings sort; a class's name shows it in the "
+        "diagram.</p></section>"
     )
 
 
@@ -265,7 +270,8 @@ def _meaning(summary: Summary) -> Iterable[tuple[str, str]]:
     yield (
         "Over-confidence",
         "Mean confidence (the probability of the class each row ranks first) less accuracy: "
-        "above 0 the model claims more than comes true.",
+        "above 0 the model claims more than comes true. A direction is named only if the interval "
+        "of this difference excludes 0.",
     )
     if summary.test is not None:
         yield (

@@ -76,9 +76,16 @@ def interval(result: CalibrationResult) -> str:
     return f"{result.confidence:.0%} interval {number(low)} to {number(high)}"
 
 
-def direction(gap: float) -> str:
-    """Which way confidence errs."""
-    return "over-confident" if gap > 0 else "under-confident"
+def points(x: float) -> str:
+    """A signed difference of shares, in percentage points."""
+    return f"{100 * x:+.2f}"
+
+
+def gap_interval(result: CalibrationResult) -> str:
+    """The interval of mean confidence less accuracy, in points, with its confidence."""
+    assert result.overconfidence is not None
+    low, high = result.overconfidence.gap_interval
+    return f"{points(low)} to {points(high)} ({result.overconfidence.confidence:.0%})"
 
 
 def verdict(summary: Summary) -> str:
@@ -102,11 +109,21 @@ def verdict(summary: Summary) -> str:
             f"No miscalibration is visible at this sample size: the {title_of(result)} is "
             f"{number(result.value)}, and its {interval(result)} reaches 0."
         )
-    gap = summary.overconfidence
-    side = "above" if gap > 0 else "below"
+    return f"{first} {_direction(result)}"
+
+
+def _direction(result: CalibrationResult) -> str:
+    """Which way the probabilities err on average; said only if the interval excludes 0."""
+    assert result.overconfidence is not None
+    if result.notion == "binary":
+        what, subject = f"The mean probability of class {result.classes[1]} less its frequency", ""
+    else:
+        what, subject = "Mean confidence less accuracy", "the model is "
+    if not result.overconfidence.sign:
+        subject = ""
     return (
-        f"{first} The predicted class's probability lies on average {abs(100 * gap):.2f} points "
-        f"{side} the accuracy: the model is {direction(gap)}."
+        f"{what} is {points(result.overconfidence.gap)} points, interval {gap_interval(result)}: "
+        f"{subject}{result.direction}."
     )
 
 
