@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import riskalign as ra
-from riskalign.cli.tables import report_lines
+from riskalign.cli.tables import report_json, report_lines
 from riskalign.losses import L2
 from riskalign.report import to_html, words
 from riskalign.sample import Problem
@@ -139,6 +139,49 @@ class TestKinds:
         assert len(page.data["diagrams"]) == 1
         assert "class-table" not in page.text
         assert page.data["offset"] == 0
+
+    def test_binary_says_how_far_the_class_is_off(self):
+        """A rare class whose probability is 1.7 times too high; nothing of the other class."""
+        rng = np.random.default_rng(0)
+        f = rng.beta(0.1, 25, 40_000)
+        y = (rng.random(40_000) < f / 1.7).astype(int)
+        summary = summarize(y, f, classes=[0, 1])
+        binary = summary.result.binary
+        text = "\n".join(report_lines(summary, "fraud.csv"))
+        page = Page(to_html(summary)).text["main"].replace("\u2212", "-")
+        low, high = binary.ratio_interval
+        off = f"{binary.ratio:.1f} times too high"
+        for said in (text, page, words.verdict(summary)):
+            assert off in " ".join(said.split())
+            assert "-confident" not in said
+            assert "accuracy" not in said.lower()
+            for number in (binary.mean_prediction, binary.frequency):
+                assert f"{100 * number:.2f}%" in said
+        for said in (text, page):
+            assert f"{low:.2f} to {high:.2f} (95%)" in said
+            for number in (binary.slope, binary.intercept):
+                assert f"{number:.2f}" in said
+        assert f"{off} ({low:.1f} to {high:.1f} with 95% confidence)." in words.verdict(summary)
+        assert max(map(len, text.splitlines())) <= 80
+        found = json.loads(report_json(summary, "fraud.csv"))
+        assert found["binary"]["ratio_interval"] == list(binary.ratio_interval)
+        assert found["binary"]["slope"] == binary.slope
+        assert found["direction"] == "too high"
+
+    def test_binary_without_a_direction(self):
+        for y, f in (([0] * 30, [0.01] * 30), ([0, 1] * 10, [0.45, 0.55] * 10)):
+            summary = summarize(y, f)
+            text = "\n".join(report_lines(summary, "a.csv"))
+            for said in (text, Page(to_html(summary)).text["main"]):
+                assert "no clear direction" in " ".join(said.split())
+                assert "times too" not in said
+                assert "inf" not in said.replace("information", "").split()
+
+    def test_long_names_of_two_classes(self):
+        names = ["no", "yes " * 40]
+        labels = np.array(names, dtype=object)[[0, 1] * 10]
+        summary = summarize(labels, [0.45, 0.55] * 10, classes=names)
+        assert max(map(len, report_lines(summary, "a.csv"))) <= 80
 
     def test_canonical(self, three):
         page = Page(to_html(summarize(three.y_true, three.y_prob, notion="canonical")))

@@ -3,12 +3,16 @@
 import dataclasses
 import json
 import math
+import re
 
 import numpy as np
 import pytest
 from cases import LOSSES, NOTIONS, ordinary
 
 import riskalign as ra
+from riskalign.composition import binary_summary, logistic_recalibration, observed
+from riskalign.options import make_case
+from riskalign.validation import as_sample
 
 CASE = ordinary(60, 3, seed=2)
 PAIR = ordinary(60, 2, seed=2)
@@ -78,7 +82,7 @@ def test_a_result_becomes_json(variant):
     assert back["overconfidence"]["top_label"] == found.overconfidence.top_label
     assert back["overconfidence"]["gap"] == found.overconfidence.gap
     assert back["overconfidence"]["gap_interval"] == list(found.overconfidence.gap_interval)
-    assert back["overconfidence"]["direction"] == found.direction
+    assert back["direction"] == found.direction
     assert back["overconfidence"]["per_class"] == found.overconfidence.per_class.tolist()
     assert (back["notion"], back["loss"]) == (found.notion, found.loss)
     assert (back["estimator"], back["kernel"]) == ("plugin", "dirichlet")
@@ -218,6 +222,110 @@ def test_directions_of_calibrated_models_are_named_rarely():
         found = ra.calibration_error(data.y_true, data.y_prob, **options)
         named += found.direction != "no clear direction"
     assert 2 <= named <= 17
+
+
+def fraud(n, seed=0, factor=1.7):
+    """A rare class, whose probability is some times too high."""
+    rng = np.random.default_rng(seed)
+    f = rng.beta(0.1, 25, n)
+    return (rng.random(n) < f / factor).astype(int), f
+
+
+def test_one_probability_that_is_too_high():
+    y, f = fraud(40_000)
+    found = ra.calibration_error(y, f, bandwidth=0.1)
+    binary = found.binary
+    assert binary.mean_prediction == pytest.approx(f.mean())
+    assert binary.frequency == pytest.approx(y.mean())
+    assert binary.ratio == pytest.approx(f.mean() / y.mean())
+    assert 1 < binary.ratio_interval[0] < 1.7 < binary.ratio_interval[1]
+    assert found.direction == "too high"
+    text = str(found)
+    assert f": {binary.ratio:.1f} times too high" in text
+    assert "confident" not in text
+    for number in (binary.mean_prediction, binary.frequency, binary.slope, binary.intercept):
+        assert f"{number:.6f}" in text
+    assert max(map(len, text.splitlines())) <= 100
+    flipped = ra.calibration_error(y, f / 1.7**2, bandwidth=0.1)
+    assert flipped.direction == "too low"
+    assert re.search(r": 1\.[5-9] times too low$", str(flipped), re.MULTILINE)
+    few = ra.calibration_error(*fraud(300), bandwidth=0.1)
+    assert few.direction == few.binary.direction == "no clear direction"
+
+
+def test_slope_and_intercept_are_those_of_logistic_regression():
+    data = ra.datasets.temperature(4_000, 2, t2=0.5, seed=0)
+    y, f = data.y_true, data.y_prob[:, 1]
+    binary = ra.calibration_error(y, f, bandwidth=0.1, confidence=0.9).binary
+    odds = np.log(f / (1 - f))
+    slope, intercept = binary.slope, binary.intercept
+    p = 1 / (1 + np.exp(-(intercept + slope * odds)))
+    X = np.stack([odds, np.ones(len(y))], axis=1)
+    information = X.T @ (X * (p * (1 - p))[:, None])
+    step = np.linalg.solve(information, X.T @ (y - p))  # to the maximum of the likelihood
+    errors = np.sqrt(np.diag(np.linalg.inv(information)))
+    assert (np.abs(step) < 0.01 * errors).all()  # but for a weak prior
+    expected = [slope - 1.6449 * errors[0], slope + 1.6449 * errors[0]]
+    np.testing.assert_allclose(binary.slope_interval, expected, rtol=1e-3)
+    assert (binary.intercept_interval[1] - intercept) == pytest.approx(1.6449 * errors[1], rel=1e-3)
+    assert binary.slope_interval[1] < 1  # over-confident
+    assert binary.confidence == 0.9
+
+
+@pytest.mark.parametrize("mean", [0.01, 0.2, 0.9])
+def test_intervals_of_one_probability_cover(mean):
+    """Of 200 data sets, each interval misses at most 20 (once in 900 if it is exact)."""
+    rng = np.random.default_rng(0)
+    missed = np.zeros(3)
+    for _ in range(200):
+        odds = rng.normal(np.log(mean / (1 - mean)), 1.5, 400)
+        y = (rng.random(400) < 1 / (1 + np.exp(-odds))).astype(int)
+        f = 1 / (1 + np.exp(-2 * odds - 0.4))  # R has slope 1/2 and intercept -0.2
+        weights = rng.uniform(0.5, 1.5, 400)
+        sample = as_sample(y, f, sample_weight=weights)
+        case = make_case(sample, "binary", "l2")
+        binary = binary_summary(observed(case), logistic_recalibration(case.problems[0]), 0.95)
+        ratio = weights @ f / (weights @ (1 / (1 + np.exp(-odds))))  # of these predictions
+        truths = ((binary.ratio_interval, ratio), (binary.slope_interval, 0.5),
+                  (binary.intercept_interval, -0.2))  # fmt: skip
+        missed += [not low <= truth <= high for (low, high), truth in truths]
+    assert (missed <= 20).all()
+
+
+def test_one_probability_does_not_depend_on_the_scale_of_weights():
+    data = ra.datasets.temperature(400, 2, seed=0)
+    y, f = data.y_true, data.y_prob[:, 1]
+    weights = np.random.default_rng(1).exponential(size=400)
+    found = [
+        ra.calibration_error(y, f, bandwidth=0.1, sample_weight=scale * weights).binary.to_dict()
+        for scale in (1.0, 1e6)
+    ]
+    for name, value in found[0].items():
+        assert found[1][name] == pytest.approx(value, rel=1e-6)
+    twice = ra.calibration_error(
+        np.repeat(y, 2), np.repeat(f, 2), bandwidth=0.1, sample_weight=np.repeat(weights, 2)
+    ).binary
+    assert twice.ratio == pytest.approx(found[0]["ratio"])
+    widths = [high - low for low, high in (twice.slope_interval, found[0]["slope_interval"])]
+    assert widths[0] == pytest.approx(widths[1] / 2**0.5, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("y", "f", "ratio", "direction"),
+    [
+        ([0] * 30, [0.2] * 30, None, "at least 2.0 times too high"),
+        ([0] * 30, [0.01] * 30, None, "no clear direction"),
+        ([0] * 20, [0.0] * 20, None, "no clear direction"),
+        ([0, 1] * 10, [0.0] * 20, 0.0, "too low"),
+        ([0, 1] * 10, [0.0, 1.0] * 10, 1.0, "no clear direction"),
+        ([1] * 4, [1.0] * 4, 1.0, "no clear direction"),
+    ],
+)
+def test_classes_that_never_or_always_occur(y, f, ratio, direction):
+    found = ra.calibration_error(y, f, bandwidth=0.1)
+    assert found.binary.direction == direction
+    assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["binary"]["ratio"] == ratio
+    assert str(found)
 
 
 def test_the_gap_has_the_confidence_that_is_asked_for():

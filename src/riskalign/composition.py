@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.special import gammaincinv, ndtri
 
 from riskalign.arrays import FloatArray
 from riskalign.losses import L2, ProperLoss
 from riskalign.methods import CHUNK, Estimate, Method
-from riskalign.results import CONFIDENCE, CalibrationResult, Overconfidence
+from riskalign.results import CONFIDENCE, BinarySummary, CalibrationResult, Overconfidence
 from riskalign.sample import Problem, Sample, on_simplex, reduce
+from riskalign.start import Start
 
 
 @dataclass(frozen=True)
@@ -63,10 +66,19 @@ class GapSums:
         self._second += [w2.sum(), w2 @ f, w2 @ y, w2 @ f**2, w2 @ (f * y)]
 
     @property
+    def mean_prediction(self) -> float:
+        """The weighted mean of f."""
+        return float(self._first[1] / self._first[0])
+
+    @property
+    def frequency(self) -> float:
+        """The weighted mean of y."""
+        return float(self._first[2] / self._first[0])
+
+    @property
     def gap(self) -> float:
         """The weighted mean of f - y."""
-        total, predicted, positive = self._first
-        return float((predicted - positive) / total)
+        return self.mean_prediction - self.frequency
 
     @property
     def gap_error(self) -> float:
@@ -80,6 +92,25 @@ class GapSums:
         observed = (ff - 2 * fy + y - 2 * m * (f - y) + m**2 * w2) * n / max(n - 1, 1)
         return float(np.sqrt(max(observed, f - ff, 0.0)) / self._first[0])
 
+    def frequency_interval(self, confidence: float) -> tuple[float, float]:
+        """The interval of what the labels have as their mean, given the predictions.
+
+        It is the gamma interval of Fay and Feuer for weighted counts, which suits rare classes:
+        the mean is `unit` times a count, whose interval is the exact one of a Poisson count. The
+        unit is variance over mean, of the labels around predictions that were scaled to their
+        frequency; or, if that is larger, of labels drawn from the predictions.
+        """
+        w2, f, y, ff, fy = self._second / self._first[0] ** 2
+        p, frequency, n = self.mean_prediction, self.frequency, self._rows
+        scale = frequency / p if p > 0 else 0.0
+        units = [w2] if f - ff <= 0 else [(f - ff) / p]
+        if frequency > 0:
+            units.append((y - 2 * scale * fy + scale**2 * ff) / frequency * n / max(n - 1, 1))
+        unit = max(units)
+        count, tail = frequency / unit, (1 - confidence) / 2
+        low = unit * float(gammaincinv(count, tail)) if count > 0 else 0.0
+        return low, unit * float(gammaincinv(count + 1, 1 - tail))
+
 
 def overconfidence(
     case: Case, conditional: FloatArray, confidence: float | None = None
@@ -89,8 +120,7 @@ def overconfidence(
     Samples for which a method has no R (NaN) are left out of the means of f - R. `confidence` is
     that of the interval of mean(f - y).
     """
-    sums = GapSums()
-    sums.add(case, replace(case.sample, weights=case.sample.weights / case.sample.weights.max()))
+    sums = observed(case)
     f, weights = case.sample.probabilities, case.sample.weights
     columns = f if not case.single else case.problems[0].predictions[:, None]
     per_class, top_label, total = np.zeros(case.n_columns), 0.0, 0.0
@@ -114,6 +144,50 @@ def overconfidence(
         sums.gap_error,
         CONFIDENCE if confidence is None else confidence,
     )
+
+
+def binary_summary(sums: GapSums, recalibration: Start, confidence: float | None) -> BinarySummary:
+    """One probability on average, and its logistic recalibration."""
+    confidence = CONFIDENCE if confidence is None else confidence
+    p, frequency = sums.mean_prediction, sums.frequency
+    low, high = sums.frequency_interval(confidence)
+    slope, intercept = recalibration.parameters.tolist()
+    errors = np.sqrt(np.diag(np.linalg.inv(recalibration.information)))
+    slope_reach, intercept_reach = (ndtri((1 + confidence) / 2) * errors).tolist()
+    return BinarySummary(
+        mean_prediction=p,
+        frequency=frequency,
+        ratio=_ratio(p, frequency),
+        ratio_interval=(_ratio(p, high), _ratio(p, low)),
+        slope=slope,
+        slope_interval=(slope - slope_reach, slope + slope_reach),
+        intercept=intercept,
+        intercept_interval=(intercept - intercept_reach, intercept + intercept_reach),
+        confidence=confidence,
+    )
+
+
+def _ratio(p: float, frequency: float) -> float:
+    if frequency > 0:
+        return p / frequency
+    return math.inf if p > 0 else math.nan
+
+
+def logistic_recalibration(problem: Problem) -> Start:
+    """Slope and intercept, with weights that add up to the effective number of rows.
+
+    That number is (sum w)^2 / sum w^2; the information then is that of so many rows of weight 1.
+    """
+    weights = problem.weights / problem.weights.max()
+    weights = weights * (weights.sum() / (weights @ weights))
+    return Start.fit(replace(problem, weights=weights), "logistic", unit=1.0)
+
+
+def observed(case: Case) -> GapSums:
+    """Sums over all rows of a case."""
+    sums, weights = GapSums(), case.sample.weights
+    sums.add(case, replace(case.sample, weights=weights / weights.max()))
+    return sums
 
 
 def by_method(case: Case, method: Method) -> CalibrationResult:

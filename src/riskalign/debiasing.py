@@ -8,7 +8,13 @@ import numpy as np
 
 from riskalign.arrays import FloatArray
 from riskalign.bandwidth import BandwidthSearch
-from riskalign.composition import Case, overconfidence
+from riskalign.composition import (
+    Case,
+    binary_summary,
+    logistic_recalibration,
+    observed,
+    overconfidence,
+)
 from riskalign.inference import Chance, Fit
 from riskalign.residual import Debiased
 from riskalign.results import CalibrationResult
@@ -27,6 +33,10 @@ def by_residuals(
     value, risk = float(values.sum()), float(sum(weights @ each.risk for each in estimates))
     conditional = _columns([each.conditional for each in estimates])
     chance = None if confidence is None else Chance.of(fit)
+    binary = None
+    if case.notion == "binary":
+        recalibration = logistic_recalibration(case.problems[0])
+        binary = binary_summary(observed(case), recalibration, confidence)
     bandwidths = np.array([each.choice.bandwidth for each in estimates])
     return CalibrationResult(
         value=value,
@@ -50,6 +60,7 @@ def by_residuals(
         if chance is None or confidence is None
         else chance.interval(value, confidence),
         confidence=confidence,
+        binary=binary,
     )
 
 

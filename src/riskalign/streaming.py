@@ -10,11 +10,11 @@ import numpy as np
 
 from riskalign.arrays import FloatArray
 from riskalign.batch_smoothing import BatchSmoothing
-from riskalign.composition import Case
+from riskalign.composition import Case, binary_summary
 from riskalign.coordinates import FLATTENINGS, OFFSET, Part
 from riskalign.debiasing import DEBIASED
 from riskalign.decomposition import ESTIMATORS, decompose
-from riskalign.gathering import Batches, Gathering, Rows, gather
+from riskalign.gathering import Batches, Gathering, Rows, Starts, gather
 from riskalign.inference import Chance, Fit, null_moments
 from riskalign.kernels import KERNELS
 from riskalign.losses import ProperLoss
@@ -180,6 +180,10 @@ class Stream:
             rate = totals.variance / (n * totals.plugin) if totals.plugin > 0 else 0.0
             bias, noise = self._null_moments()
             chance = Chance(noise, rate, totals.put_back / n, bias)
+        binary = None
+        if case.notion == "binary" and self.method.estimator == DEBIASED:
+            (recalibration,) = Starts(gathering, "logistic").fitted
+            binary = binary_summary(totals.observed, recalibration, confidence)
         bandwidths = np.array([choice.bandwidth for choice in self.smoothing.choices])
         classwise = case.notion == "classwise"
         return CalibrationResult(
@@ -210,6 +214,7 @@ class Stream:
             if chance is None or confidence is None
             else chance.interval(value, confidence),
             confidence=confidence,
+            binary=binary,
         )
 
     def curve(self, grid: FloatArray) -> ReliabilityCurve:

@@ -260,4 +260,4 @@ def as_top_label(result: CalibrationResult) -> CalibrationResult:
     """The result of "was the predicted class right?", asked as a binary question."""
     assert result.overconfidence is not None
     top = replace(result.overconfidence, top_label=float(result.overconfidence.per_class[0]))
-    return replace(result, notion="top-label", overconfidence=top, classes=())
+    return replace(result, notion="top-label", overconfidence=top, classes=(), binary=None)

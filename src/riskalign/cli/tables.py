@@ -30,12 +30,7 @@ def report_lines(summary: Summary, heading: str) -> Iterable[str]:
     yield ""
     yield shortened(f"{words.title_of(result)}: {result.n_samples:,} rows{classes}", WIDTH)
     yield ""
-    yield _line("accuracy", words.percent(summary.accuracy))
-    yield _line("mean confidence", words.percent(summary.mean_confidence))
-    if result.overconfidence is not None:
-        name = "mean f - y" if result.notion == "binary" else " less accuracy"
-        gap = f"{words.points(result.overconfidence.gap)} pts"
-        yield _line(name, gap, f"{words.gap_interval(result)}: {result.direction}")
+    yield from _averages(summary)
     yield _line("risk", words.number(result.risk), "mean loss, observed")
     yield _line("calibration error", words.number(result.value), words.interval(result))
     if result.loss == "l2":
@@ -52,6 +47,27 @@ def report_lines(summary: Summary, heading: str) -> Iterable[str]:
     yield from _worst_classes(summary)
     yield ""
     yield from _wrapped(words.verdict(summary))
+
+
+def _averages(summary: Summary) -> Iterable[str]:
+    """What was predicted on average and what came true: of one class, or of the top label."""
+    result, found = summary.result, summary.result.binary
+    if found is None:
+        yield _line("accuracy", words.percent(summary.accuracy))
+        yield _line("mean confidence", words.percent(summary.mean_confidence))
+        if result.overconfidence is not None:
+            gap = f"{words.points(result.overconfidence.gap)} pts"
+            yield _line(" less accuracy", gap, f"{words.gap_interval(result)}: {result.direction}")
+        return
+    ratio = words.ends(found.ratio_interval, found.confidence)
+    slope = words.ends(found.slope_interval, found.confidence)
+    intercept = words.ends(found.intercept_interval, found.confidence)
+    subject = words.positive_class(result)
+    yield _line("mean predicted", words.share(found.mean_prediction), subject)
+    yield _line("observed", words.share(found.frequency))
+    yield _line(" their ratio", words.ratio(found.ratio), f"{ratio}: {found.direction}")
+    yield _line("calibration slope", f"{found.slope:.2f}", f"{slope}, 1 is ideal")
+    yield _line(" and intercept", f"{found.intercept:.2f}", f"{intercept}, 0 is ideal")
 
 
 def _line(name: str, value: str, meaning: str = "") -> str:

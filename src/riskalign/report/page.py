@@ -164,14 +164,7 @@ def _cards(summary: Summary) -> Iterable[tuple[str, ...]]:
     result = summary.result
     root = f"its square root: {words.number(result.root)}" if result.loss == "l2" else ""
     yield "Calibration error", words.number(result.value), words.interval(result), root
-    yield "Accuracy", words.percent(summary.accuracy)
-    yield "Mean confidence", words.percent(summary.mean_confidence)
-    if result.overconfidence is not None:
-        binary = result.notion == "binary"
-        name = "Mean prediction less frequency" if binary else "Confidence less accuracy"
-        gap = f"{words.points(result.overconfidence.gap)} points"
-        interval = words.gap_interval(result).replace("-", MINUS)
-        yield name, gap.replace("-", MINUS), interval, result.direction or ""
+    yield from _averages(summary)
     yield "Risk", words.number(result.risk), "mean loss, observed"
     if result.refinement is not None:
         yield "Refinement", words.number(result.refinement), "what calibration cannot mend"
@@ -181,6 +174,29 @@ def _cards(summary: Summary) -> Iterable[tuple[str, ...]]:
             words.test_p_value(summary.test).replace("<=", "\u2264"),
             "that labels follow the predictions",
         )
+
+
+def _averages(summary: Summary) -> Iterable[tuple[str, ...]]:
+    """What was predicted on average and what came true: of one class, or of the top label."""
+    result, found = summary.result, summary.result.binary
+    if found is None:
+        yield "Accuracy", words.percent(summary.accuracy)
+        yield "Mean confidence", words.percent(summary.mean_confidence)
+        if result.overconfidence is not None:
+            gap = f"{words.points(result.overconfidence.gap)} points".replace("-", MINUS)
+            interval = words.gap_interval(result).replace("-", MINUS)
+            yield "Confidence less accuracy", gap, interval, result.direction or ""
+        return
+    yield "Mean predicted", words.share(found.mean_prediction), words.positive_class(result)
+    yield "Observed", words.share(found.frequency)
+    ratio = words.ends(found.ratio_interval, found.confidence)
+    yield "Predicted / observed", words.ratio(found.ratio), ratio, found.direction
+    for name, value, limits, ideal in (
+        ("Calibration slope", found.slope, found.slope_interval, "1 is ideal"),
+        ("Calibration intercept", found.intercept, found.intercept_interval, "0 is ideal"),
+    ):
+        ends = words.ends(limits, found.confidence).replace("-", MINUS)
+        yield name, f"{value:.2f}".replace("-", MINUS), ends, ideal
 
 
 def _class_section(summary: Summary) -> str:
@@ -267,12 +283,24 @@ def _meaning(summary: Summary) -> Iterable[tuple[str, str]]:
         "Risk less calibration error: what would remain if each probability were replaced by "
         "the frequency behind it. Only a better model lowers it.",
     )
-    yield (
-        "Over-confidence",
-        "Mean confidence (the probability of the class each row ranks first) less accuracy: "
-        "above 0 the model claims more than comes true. A direction is named only if the interval "
-        "of this difference excludes 0.",
-    )
+    if result.binary is None:
+        yield (
+            "Over-confidence",
+            "Mean confidence (the probability of the class each row ranks first) less accuracy: "
+            "above 0 the model claims more than comes true. A direction is named only if the "
+            "interval of this difference excludes 0.",
+        )
+    else:
+        yield (
+            "Predicted / observed",
+            "The mean predicted probability over the frequency of the class: above 1 the "
+            "probability is too high. This is said only if the interval of the ratio excludes 1.",
+        )
+        yield (
+            "Slope and intercept",
+            "Logistic recalibration: log-odds(R) = intercept + slope \u00d7 log-odds(f). A slope "
+            "below 1 says that predictions are too extreme, one above 1 that they are too timid.",
+        )
     if summary.test is not None:
         yield (
             "p-value",

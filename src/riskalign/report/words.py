@@ -32,6 +32,9 @@ def asks(result: CalibrationResult) -> str:
     return ASKS[result.notion].format(name=result.classes[1] if result.classes else "")
 
 
+NAME = 30
+"""Letters of a class's name within a sentence."""
+
 DOUBT = 0.05
 """The p-value above which labels are taken to follow the predictions."""
 
@@ -88,6 +91,29 @@ def gap_interval(result: CalibrationResult) -> str:
     return f"{points(low)} to {points(high)} ({result.overconfidence.confidence:.0%})"
 
 
+def share(x: float) -> str:
+    """A share that may be small, with two digits at least."""
+    return percent(x) if x == 0 or x >= 1e-3 else f"{100 * x:.2g}%"
+
+
+def ratio(x: float) -> str:
+    """A quotient; a dash where it has no value."""
+    return f"{x:.2f}" if np.isfinite(x) else "-"
+
+
+def ends(interval: tuple[float, float], confidence: float) -> str:
+    """An interval with its confidence."""
+    low, high = interval
+    limits = f"{low:.2f} to {high:.2f}" if np.isfinite(high) else f"at least {low:.2f}"
+    return f"{limits} ({confidence:.0%})"
+
+
+def positive_class(result: CalibrationResult) -> str:
+    """The class whose probability a binary error is about, its name cut to a readable length."""
+    name = " ".join(result.classes[1].split())
+    return f"class {name if len(name) <= NAME else name[: NAME - 3] + '...'}"
+
+
 def verdict(summary: Summary) -> str:
     """The report in two sentences."""
     result = summary.result
@@ -113,17 +139,22 @@ def verdict(summary: Summary) -> str:
 
 
 def _direction(result: CalibrationResult) -> str:
-    """Which way the probabilities err on average; said only if the interval excludes 0."""
+    """Which way the probabilities err on average; said only if an interval shows it."""
+    if result.binary is not None:
+        found = result.binary
+        _, low, high = found.factor()
+        of = "ratio " if found.sign == 0 else ""
+        known = np.isfinite(float(high))
+        limits = f" ({of}{low} to {high} with {found.confidence:.0%} confidence)" if known else ""
+        return (
+            f"The mean probability of {positive_class(result)} is {share(found.mean_prediction)}; "
+            f"it is observed in {share(found.frequency)} of the rows: {found.direction}{limits}."
+        )
     assert result.overconfidence is not None
-    if result.notion == "binary":
-        what, subject = f"The mean probability of class {result.classes[1]} less its frequency", ""
-    else:
-        what, subject = "Mean confidence less accuracy", "the model is "
-    if not result.overconfidence.sign:
-        subject = ""
+    subject = "the model is " if result.overconfidence.sign else ""
     return (
-        f"{what} is {points(result.overconfidence.gap)} points, interval {gap_interval(result)}: "
-        f"{subject}{result.direction}."
+        f"Mean confidence less accuracy is {points(result.overconfidence.gap)} points, interval "
+        f"{gap_interval(result)}: {subject}{result.direction}."
     )
 
 
