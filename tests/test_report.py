@@ -257,6 +257,17 @@ class TestKinds:
 
 
 class TestWords:
+    def test_a_typical_gap_of_classwise_errors_is_per_class(self, summary, three):
+        typical = f"{summary.result.root:.4f}"
+        assert summary.result.root == pytest.approx((summary.result.value / 3) ** 0.5)
+        (line,) = (line for line in report_lines(summary, "a.csv") if "typical |R - f|" in line)
+        assert re.fullmatch(rf" +typical \|R - f\| +{typical} +root mean square per class", line)
+        page = Page(to_html(summary)).text["main"]
+        assert f"typical |R \u2212 f|: {typical} per class" in page
+        alone = summarize(three.y_true, three.y_prob, notion="top-label")
+        assert "per class" not in "\n".join(report_lines(alone, "a.csv"))
+        assert "per class" not in Page(to_html(alone)).text["main"]
+
     @pytest.mark.parametrize(
         ("x", "expected"),
         [

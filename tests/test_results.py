@@ -109,14 +109,33 @@ def test_names_that_are_no_strings_become_json():
 
 
 def test_the_root():
-    found = result()
-    assert found.root == math.sqrt(found.value)
-    assert dataclasses.replace(found, value=-1e-4).root == 0
+    for notion in ("binary", "top-label", "canonical"):
+        found = result(notion)
+        assert found.root == math.sqrt(found.value)
+        assert dataclasses.replace(found, value=-1e-4).root == 0
+
+
+def test_the_root_of_classwise_errors_is_that_of_their_mean():
+    found = result("classwise")
+    assert found.root == pytest.approx(math.sqrt(found.value / 3))
+    assert dataclasses.replace(found, per_class=-found.per_class).root == 0
+    (line,) = (line for line in str(found).splitlines() if f"{found.root:.6f}" in line)
+    assert line.endswith("per class")
+    # The same gap in every class is typical, however many classes there are.
+    n = 4_000
+    for n_classes in (4, 8):
+        f = np.full((n, n_classes), 1.0 / n_classes)
+        f[:, ::2] += 0.05
+        f[:, 1::2] -= 0.05
+        y = np.arange(n) % n_classes  # every class is as frequent
+        gap = ra.calibration_error(y, f, bandwidth=0.05).root
+        assert gap == pytest.approx(0.05, rel=0.02)
 
 
 def test_the_root_is_printed_for_l2_alone():
     assert f"{result(loss='l2').root:.6f}" in str(result(loss="l2"))
-    assert "square root" not in str(result(loss="kl"))
+    assert "typical" in str(result(loss="l2"))
+    assert "typical" not in str(result(loss="kl"))
 
 
 @pytest.mark.parametrize("notion", NOTIONS)

@@ -197,8 +197,13 @@ class CalibrationResult:
 
     @property
     def root(self) -> float:
-        """Square root of the error, 0 where the estimate is negative."""
-        return float(np.sqrt(max(self.value, 0.0)))
+        """Square root of the error, per class for class-wise errors; 0 if it is negative.
+
+        For the squared error it is a typical |R - f|: the root mean square over rows and, for
+        class-wise errors, over classes.
+        """
+        mean = self.value if self.per_class is None else float(np.mean(self.per_class))
+        return float(np.sqrt(max(mean, 0.0)))
 
     @property
     def direction(self) -> str | None:
@@ -361,7 +366,9 @@ class CalibrationResult:
     def _risk_lines(self) -> list[str]:
         lines = []
         if self.loss == "l2":
-            lines.append(_line("  its square root", self.root, "on the scale of probabilities"))
+            per_class = ", per class" if self.per_class is not None else ""
+            meaning = f"root mean square of R - f{per_class}"
+            lines.append(_line("  typical |R - f|", self.root, meaning))
         if self.refinement is not None:
             of = "risk - calibration error" if self.estimator == "debiased" else "mean <R, l(R)>"
             meaning = f"{of}, what calibration cannot mend"

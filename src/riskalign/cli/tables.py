@@ -34,7 +34,8 @@ def report_lines(summary: Summary, heading: str) -> Iterable[str]:
     yield _line("risk", words.number(result.risk), "mean loss, observed")
     yield _line("calibration error", words.number(result.value), words.interval(result))
     if result.loss == "l2":
-        yield _line(" its square root", words.number(result.root), "on the scale of probabilities")
+        meaning = f"root mean square{words.per_class(result)}"
+        yield _line(" typical |R - f|", words.number(result.root), meaning)
     if result.refinement is not None:
         yield _line("refinement", words.number(result.refinement), "what calibration cannot mend")
     if summary.test is not None:

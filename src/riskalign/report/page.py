@@ -162,7 +162,8 @@ def _card(name: str, value: str, *notes: str) -> str:
 
 def _cards(summary: Summary) -> Iterable[tuple[str, ...]]:
     result = summary.result
-    root = f"its square root: {words.number(result.root)}" if result.loss == "l2" else ""
+    typical = f"typical |R {MINUS} f|: {words.number(result.root)}{words.per_class(result)}"
+    root = typical if result.loss == "l2" else ""
     yield "Calibration error", words.number(result.value), words.interval(result), root
     yield from _averages(summary)
     yield "Risk", words.number(result.risk), "mean loss, observed"
@@ -276,7 +277,13 @@ def _meaning(summary: Summary) -> Iterable[tuple[str, str]]:
             "to follow is not in it.",
         )
     if result.loss == "l2":
-        yield "Square root", "The error on the scale of probabilities: a typical |R - f|."
+        whole = " between whole vectors" if result.notion == "canonical" else ""
+        mean = "mean over the classes" if result.per_class is not None else "error"
+        yield (
+            f"Typical |R {MINUS} f|",
+            f"The square root of the {mean}, on the scale of probabilities: the root mean square "
+            f"of R {MINUS} f{words.per_class(result) or whole}.",
+        )
     yield "Risk", f"The mean {words.LOSSES.get(result.loss, result.loss)} of the predictions."
     yield (
         "Refinement",

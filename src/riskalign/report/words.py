@@ -79,6 +79,11 @@ def interval(result: CalibrationResult) -> str:
     return f"{result.confidence:.0%} interval {number(low)} to {number(high)}"
 
 
+def per_class(result: CalibrationResult) -> str:
+    """What is said after a typical |R - f|: class-wise errors have one for all classes."""
+    return " per class" if result.per_class is not None else ""
+
+
 def points(x: float) -> str:
     """A signed difference of shares, in percentage points."""
     return f"{100 * x:+.2f}"
