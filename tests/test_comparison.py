@@ -14,6 +14,20 @@ def test_a_model_does_not_differ_from_its_copy(notion, loss):
     assert (diff.difference, diff.p_value, diff.interval) == (0.0, 1.0, (0.0, 0.0))
 
 
+@pytest.mark.parametrize("loss", ["l2", "kl"])
+@pytest.mark.parametrize(("n", "told"), [(4, False), (8, True), (1200, True)])
+def test_a_difference_that_all_rows_share(n, told, loss):
+    """Its standard error would be 0; the p-value is that of a sign test, 2^(1 - n)."""
+    y = np.arange(n) % 2
+    right, wrong = np.where(y == 1, 0.99, 0.01), np.where(y == 1, 0.01, 0.99)
+    for first, second in ((right, wrong), (y, 1 - y)):
+        diff = ra.compare(y, first, second, loss=loss)
+        assert diff.difference < -0.5
+        assert 0 < diff.standard_error < np.inf
+        assert diff.p_value == pytest.approx(2.0 ** (1 - n), rel=1e-6)
+        assert (diff.interval[1] < 0) == told
+
+
 def test_pairs_are_told_apart_better_than_separate_intervals_would():
     data = ra.datasets.temperature(1500, 4, t2=0.7, seed=1)
     sharper = data.y_prob**1.1

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from scipy.special import ndtr, ndtri
+import numpy as np
+from scipy.special import ndtr, ndtri, ndtri_exp
 
 from riskalign.data.validation import as_sample
 from riskalign.debiasing import DEBIASED
@@ -15,6 +16,9 @@ from riskalign.estimate import fit_debiased
 from riskalign.inference.interval import paired_error
 from riskalign.methods.method import KernelSmoother
 from riskalign.options import check_confidence, default_notion, make_case
+
+ROUNDING = 1e-9
+"""A standard error below this share of the difference is 0 but for rounding."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,9 @@ class Comparison:
     ----------
     difference : error of the first model less that of the second: negative where the first
         is calibrated better
-    standard_error, interval, confidence : of the difference
+    standard_error, interval, confidence : of the difference. Where it is the same in all n rows,
+        their variance would be 0; the standard error is then that with the p-value of a sign
+        test, 2^(1 - n).
     p_value : two-sided, of no difference
     values : the two errors
 
@@ -137,8 +143,10 @@ def compare(
     fits = [fit_debiased(case, method, engine, progress)[0] for case in cases]
     weights = cases[0].sample.weights / cases[0].sample.weights.sum()
     first, second = (float(weights @ fit.terms) for fit in fits)
-    error = paired_error(fits, [1.0, -1.0])
     difference = first - second
+    error = paired_error(fits, [1.0, -1.0])
+    if error <= ROUNDING * abs(difference):
+        error = _error_of_equal_rows(difference, int(np.count_nonzero(weights)))
     reach = float(ndtri((1 + confidence) / 2)) * error
     return Comparison(
         difference=difference,
@@ -152,3 +160,12 @@ def compare(
         loss=cases[0].loss.name,
         n_samples=len(weights),
     )
+
+
+def _error_of_equal_rows(difference: float, n: int) -> float:
+    """The standard error of a difference that n rows share, whose sample variance is 0.
+
+    Few rows that agree prove little. By a sign test their two-sided p-value is 2^(1 - n): the
+    standard error is the one that leads to this p-value.
+    """
+    return abs(difference) / -float(ndtri_exp(-n * np.log(2)))

@@ -7,7 +7,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from riskalign.bandwidth.search import BandwidthSearch
-from riskalign.composition import Case, overconfidence
+from riskalign.composition import (
+    Case,
+    binary_summary,
+    logistic_recalibration,
+    observed,
+    overconfidence,
+)
 from riskalign.equations.arrays import FloatArray
 from riskalign.inference.interval import Chance, Fit
 from riskalign.methods.residuals import Debiased
@@ -27,6 +33,10 @@ def by_residuals(
     value, risk = float(values.sum()), float(sum(weights @ each.risk for each in estimates))
     conditional = _columns([each.conditional for each in estimates])
     chance = None if confidence is None else Chance.of(fit)
+    binary = None
+    if case.notion == "binary":
+        recalibration = logistic_recalibration(case.problems[0])
+        binary = binary_summary(observed(case), recalibration, confidence)
     bandwidths = np.array([each.choice.bandwidth for each in estimates])
     return CalibrationResult(
         value=value,
@@ -36,7 +46,7 @@ def by_residuals(
         bandwidth=bandwidths if case.notion == "classwise" else float(bandwidths[0]),
         per_class=values if case.notion == "classwise" else None,
         search=search,
-        overconfidence=overconfidence(case, conditional),
+        overconfidence=overconfidence(case, conditional, confidence),
         conditional=conditional[:, 0] if case.single else conditional,
         notion=case.notion,
         loss=case.loss.name,
@@ -50,6 +60,7 @@ def by_residuals(
         if chance is None or confidence is None
         else chance.interval(value, confidence),
         confidence=confidence,
+        binary=binary,
     )
 
 

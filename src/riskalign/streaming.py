@@ -10,7 +10,7 @@ import numpy as np
 
 from riskalign.bandwidth.coordinates import FLATTENINGS, OFFSET, Part
 from riskalign.batch_smoothing import BatchSmoothing
-from riskalign.composition import Case
+from riskalign.composition import Case, binary_summary
 from riskalign.data.sample import NOTIONS, Sample, on_simplex, reduce
 from riskalign.data.validation import one_of
 from riskalign.debiasing import DEBIASED
@@ -19,7 +19,7 @@ from riskalign.equations.kernels import KERNELS
 from riskalign.equations.losses import ProperLoss
 from riskalign.equations.starts import STARTS, powered
 from riskalign.equations.terms import ESTIMATORS, decompose
-from riskalign.gathering import Batches, Gathering, Rows, gather
+from riskalign.gathering import Batches, Gathering, Rows, Starts, gather
 from riskalign.inference.interval import Chance, Fit, null_moments
 from riskalign.methods.curve import ReliabilityCurve, assemble, shown_of
 from riskalign.methods.method import Bandwidth, Candidates, KernelSmoother
@@ -29,7 +29,7 @@ from riskalign.options import (
     check_confidence,
     make_case,
 )
-from riskalign.results import CalibrationResult, Overconfidence
+from riskalign.results import CONFIDENCE, CalibrationResult, Overconfidence
 from riskalign.totals import RowTerms, Totals
 
 
@@ -180,6 +180,10 @@ class Stream:
             rate = totals.variance / (n * totals.plugin) if totals.plugin > 0 else 0.0
             bias, noise = self._null_moments()
             chance = Chance(noise, rate, totals.put_back / n, bias)
+        binary = None
+        if case.notion == "binary" and self.method.estimator == DEBIASED:
+            (recalibration,) = Starts(gathering, "logistic").fitted
+            binary = binary_summary(totals.observed, recalibration, confidence)
         bandwidths = np.array([choice.bandwidth for choice in self.smoothing.choices])
         classwise = case.notion == "classwise"
         return CalibrationResult(
@@ -190,7 +194,13 @@ class Stream:
             bandwidth=bandwidths if classwise else float(bandwidths[0]),
             per_class=values if classwise else None,
             search=self.smoothing.search,
-            overconfidence=Overconfidence(gaps, totals.top_gap / n),
+            overconfidence=Overconfidence(
+                gaps,
+                totals.top_gap / n,
+                totals.observed.gap,
+                totals.observed.gap_error,
+                CONFIDENCE if confidence is None else confidence,
+            ),
             conditional=None,
             notion=case.notion,
             loss=case.loss.name,
@@ -204,6 +214,7 @@ class Stream:
             if chance is None or confidence is None
             else chance.interval(value, confidence),
             confidence=confidence,
+            binary=binary,
         )
 
     def curve(self, grid: FloatArray) -> ReliabilityCurve:

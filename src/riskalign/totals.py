@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from riskalign.composition import Case
+from riskalign.composition import Case, GapSums
 from riskalign.data.sample import Sample, on_simplex
 from riskalign.equations.arrays import FloatArray
 from riskalign.inference.interval import variance_of_gain
@@ -35,9 +35,11 @@ class Totals:
         self.put_back = 0.0
         self.variance = 0.0
         self.top_gap = 0.0
+        self.observed = GapSums()
 
     def add(self, sample: Sample, case: Case, terms: Sequence[RowTerms]) -> None:
         """Add some rows."""
+        self.observed.add(case, sample)
         f = sample.probabilities
         R = np.stack([each.conditional for each in terms], axis=1)
         top = f.argmax(axis=1)

@@ -197,7 +197,7 @@ def test_print_names_method_and_definition():
     text = str(error(case, "top-label", ra.EqualMassBins(10, norm="l1")))
     assert "top-label calibration error, l1 norm" in text
     assert "sum_b n_b/n |mean y - mean f|" in text
-    assert "square root" not in text
+    assert "typical" not in text
     assert "refinement" not in text
     text = str(error(case, "canonical", ra.KernelRidge(folds=4)))
     assert "KernelRidge(folds=4); penalty" in text

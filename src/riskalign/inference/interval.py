@@ -282,7 +282,10 @@ class Chance:
             return unbiased - theta - float(np.sqrt(z2 * variance)) - stretch / variance
 
         if low > 0 and stretch > 0:
-            low = float(brentq(excess, 0.0, low)) if excess(0.0) > 0 else 0.0
+            if excess(0.0) <= 0:
+                low = 0.0
+            elif excess(low) < 0:  # not so where rounding swallows the stretch: low stays
+                low = float(brentq(excess, 0.0, low))
         return low, high
 
     def _symmetric(self, value: float, z2: float) -> tuple[float, float]:
