@@ -1,0 +1,370 @@
+"""The debiased estimate with a fitted start, as plain loops: what the package must reproduce.
+
+Written like `oracle`: lists of floats, nothing vectorised, nothing from the package. Points are
+tuples of floats, labels are column numbers, and each row has a bandwidth h and a flattening tau
+of its own, so that folds can be given. Vectors over parameters are lists, and a table over
+outcomes k and parameters p is a list of lists, table[k][p].
+
+`numpy.linalg` is used for two things only, on matrices of one row per parameter: to solve a
+linear system, and to find the eigenvalues and eigenvectors of a symmetric matrix.
+"""
+
+import math
+from functools import cache
+
+import numpy as np
+import oracle
+from oracle import dot, log
+
+NOISE = 0.2  # c of the feature log(f + c / K)
+SHIFTED = 30  # classes up to which each has a shift
+PRIOR = 0.25  # precision of the prior, in samples
+SMALLEST_STEP = 1e-6  # Newton's method stops where no parameter would move by more
+LARGEST_MOVE = 1.0  # of a parameter when one row leaves the fit
+KEPT_SHARE = 0.1  # of the start, below which no probability is pressed
+
+
+# Small matrices.
+
+
+def solve(A, b):
+    """x of A x = b."""
+    return np.linalg.solve(np.array(A), np.array(b)).tolist()
+
+
+def eigen(A):
+    """Pairs (eigenvalue, eigenvector) of a symmetric matrix."""
+    values, vectors = np.linalg.eigh(np.array(A))
+    return list(zip(values.tolist(), vectors.T.tolist(), strict=True))
+
+
+def transposed(A):
+    return [list(column) for column in zip(*A, strict=True)]
+
+
+def product(A, B):
+    return [[dot(row, column) for column in transposed(B)] for row in A]
+
+
+def of_eigenvectors(pairs, function):
+    """sum function(lambda) v v^T over eigenpairs (lambda, v)."""
+    size = len(pairs)
+    return [
+        [math.fsum(function(value) * v[p] * v[q] for value, v in pairs) for q in range(size)]
+        for p in range(size)
+    ]
+
+
+def pseudo_inverse(A):
+    """The inverse of a symmetric matrix in the directions in which it is not 0 but for rounding.
+
+    Where slopes vanish in some direction, parameters move neither g nor averages of it.
+    """
+    pairs = eigen(A)
+    zero = 1e-12 * max(value for value, _ in pairs)
+    return of_eigenvectors(pairs, lambda value: 1 / value if value > zero else 0.0)
+
+
+# Starts: g = softmax(sum_p theta_p phi_p(f)).
+
+
+def n_parameters(start, n_classes):
+    if start == "identity":
+        return 0
+    if start == "temperature":
+        return 1
+    if n_classes == 2:
+        return 2  # slope and shift in log-odds: Platt scaling
+    return 2 + (n_classes if n_classes <= SHIFTED else 0)
+
+
+def features(f, start):
+    """phi[k][p]: log f, a shift of outcome 1; for K > 2 log f, log(f + 0.2 / K), K shifts."""
+    n_classes, count = len(f), n_parameters(start, len(f))
+    table = []
+    for k in range(n_classes):
+        row = [log(f[k])]
+        if n_classes == 2:
+            row += [float(k == 1)]
+        else:
+            row += [math.log(f[k] + NOISE / n_classes)]
+            row += [float(k == shifted) for shifted in range(n_classes)]
+        table.append(row[:count])
+    return table
+
+
+def softmax(logits):
+    top = max(logits)
+    odds = [math.exp(z - top) for z in logits]
+    return [o / math.fsum(odds) for o in odds]
+
+
+def logits_of(phi, theta):
+    return [dot(phi_k, theta) for phi_k in phi]
+
+
+def start_of(phi, theta):
+    """g."""
+    return softmax(logits_of(phi, theta))
+
+
+def log_loss_of_start(phi, theta, y):
+    """-log g_y, without a floor."""
+    logits = logits_of(phi, theta)
+    top = max(logits)
+    return top + math.log(math.fsum(math.exp(z - top) for z in logits)) - logits[y]
+
+
+def slopes_of(phi, g):
+    """dg_k / dtheta_p = g_k (phi_kp - sum_m g_m phi_mp)."""
+    means = [dot(g, column) for column in transposed(phi)]
+    return [[g[k] * (phi[k][p] - means[p]) for p in range(len(means))] for k in range(len(phi))]
+
+
+def score_of(phi, g, y):
+    """<y - g, phi_p>: derivative of log g_y by theta_p."""
+    return [column[y] - dot(g, column) for column in transposed(phi)]
+
+
+def information_of(phi, g):
+    """sum_k dg_k/dtheta_p phi_kq: minus the second derivative of log g_y, whatever y is."""
+    return product(transposed(slopes_of(phi, g)), phi)
+
+
+def moved(slopes, push):
+    """By how much g moves where the parameters move by `push`: slopes . push."""
+    return [dot(slopes_k, push) for slopes_k in slopes]
+
+
+# The fit: theta minimises the weighted log loss plus the prior.
+
+
+def prior_mean(count):
+    """The parameters of f itself."""
+    return [1.0] + [0.0] * (count - 1)
+
+
+def prior_precision(weights):
+    """That of a quarter of a sample; rows of weight 0 are none."""
+    counted = [w for w in weights if w > 0]
+    return PRIOR * math.fsum(counted) / len(counted)
+
+
+def penalised_loss(theta, phis, labels, weights):
+    """sum_i w_i (-log g_i,y) + precision / 2 |theta - prior mean|^2."""
+    total = [weights[i] * log_loss_of_start(phis[i], theta, labels[i]) for i in range(len(labels))]
+    for value, expected in zip(theta, prior_mean(len(theta)), strict=True):
+        total.append(prior_precision(weights) / 2 * (value - expected) ** 2)
+    return math.fsum(total)
+
+
+def derivatives(theta, phis, labels, weights):
+    """Minus the gradient of the penalised loss, and its second derivative (the information)."""
+    count, precision = len(theta), prior_precision(weights)
+    expected = prior_mean(count)
+    gradient = [-precision * (theta[p] - expected[p]) for p in range(count)]
+    information = [[precision * (p == q) for q in range(count)] for p in range(count)]
+    for phi, y, w in zip(phis, labels, weights, strict=True):
+        g = start_of(phi, theta)
+        score, own = score_of(phi, g, y), information_of(phi, g)
+        for p in range(count):
+            gradient[p] += w * score[p]
+            for q in range(count):
+                information[p][q] += w * own[p][q]
+    return gradient, information
+
+
+@cache
+def fit(points, labels, weights, start, smallest_step=SMALLEST_STEP):
+    """(theta, information) by Newton's method from the prior mean.
+
+    A step is halved until it brings a tenth of the gain that the gradient promises. A step of
+    at most `smallest_step` is not taken: the fit is accurate to about its size.
+    """
+    phis = [features(f, start) for f in points]
+    theta = prior_mean(n_parameters(start, len(points[0])))
+    for _ in range(30):
+        gradient, information = derivatives(theta, phis, labels, weights)
+        step = solve(information, gradient)
+        if max(abs(s) for s in step) < smallest_step:
+            break
+        before = penalised_loss(theta, phis, labels, weights)
+        for _ in range(30):
+            reached = [t + s for t, s in zip(theta, step, strict=True)]
+            after = penalised_loss(reached, phis, labels, weights)
+            if after <= before - dot(gradient, step) / 10:
+                break
+            step = [s / 2 for s in step]
+        theta = [t + s for t, s in zip(theta, step, strict=True)]
+    return theta, derivatives(theta, phis, labels, weights)[1]
+
+
+@cache
+def left_out_starts(points, labels, weights, start):
+    """g_i, row i left out of the fit by one Newton step, clipped in each parameter."""
+    if start == "identity":
+        return list(points)
+    theta, information = fit(points, labels, weights, start)
+    count, result = len(theta), []
+    for f, y, w in zip(points, labels, weights, strict=True):
+        phi = features(f, start)
+        g = start_of(phi, theta)
+        own = information_of(phi, g)
+        rest = [[information[p][q] - w * own[p][q] for q in range(count)] for p in range(count)]
+        move = solve(rest, [w * s for s in score_of(phi, g, y)])
+        without = [
+            t - max(-LARGEST_MOVE, min(LARGEST_MOVE, m)) for t, m in zip(theta, move, strict=True)
+        ]
+        result.append(start_of(phi, without))
+    return result
+
+
+# The smoother.
+
+
+def flattened(f, tau):
+    """f^tau, renormalised."""
+    return tuple(f) if tau == 1.0 else tuple(softmax([tau * log(f_k) for f_k in f]))
+
+
+@cache
+def weights_of_row(i, points, weights, kernel, h, tau):
+    """w_ij over all rows j, 0 for row i itself: they sum to 1."""
+    x = [flattened(f, tau) for f in points]
+    others = [j for j in range(len(x)) if j != i and weights[j] > 0]
+    scores = {j: oracle.KERNELS[kernel](x[i], x[j], h) for j in others}
+    top = max(scores.values())
+    terms = {j: weights[j] * math.exp(scores[j] - top) for j in others}
+    total = math.fsum(terms.values())
+    return [terms.get(j, 0.0) / total for j in range(len(x))]
+
+
+def smoothed(w_i, values):
+    """sum_j w_ij v_j of vectors over outcomes."""
+    return [math.fsum(w * v[k] for w, v in zip(w_i, values, strict=True))
+            for k in range(len(values[0]))]  # fmt: skip
+
+
+def smoothed_slopes(w_i, slopes):
+    """sum_j w_ij slopes_j, table[k][p]."""
+    return [
+        [
+            math.fsum(w * table[k][p] for w, table in zip(w_i, slopes, strict=True))
+            for p in range(len(slopes[0][0]))
+        ]
+        for k in range(len(slopes[0]))
+    ]
+
+
+# The noise of the fit.
+
+
+def products(weights, a, b):
+    """sum_i w_i sum_k a_i[k][p] b_i[k][q]."""
+    counts = range(len(a[0][0])), range(len(b[0][0]))
+    return [
+        [
+            math.fsum(
+                w * a_i[k][p] * b_i[k][q]
+                for w, a_i, b_i in zip(weights, a, b, strict=True)
+                for k in range(len(a_i))
+            )
+            for q in counts[1]
+        ]
+        for p in counts[0]
+    ]
+
+
+def left_of_noise(weights, slopes, averages, information):
+    """(V - O V O') V^-1: the share of the variance of theta that is not noise of the averages.
+
+    V is the inverse of the information, and O, the overlap, is the least-squares fit
+    smoothed slopes = slopes O. In coordinates in which V is the identity no direction of O V O'
+    counts more than once.
+    """
+    overlap = product(
+        pseudo_inverse(products(weights, slopes, slopes)), products(weights, slopes, averages)
+    )
+    pairs = eigen(information)  # all positive, by the prior
+    root = of_eigenvectors(pairs, math.sqrt)
+    inverse = of_eigenvectors(pairs, lambda value: 1 / math.sqrt(value))
+    standard = product(product(root, overlap), inverse)
+    seen = eigen(product(standard, transposed(standard)))
+    remaining = of_eigenvectors(seen, lambda value: 1.0 - min(value, 1.0))
+    return product(product(inverse, remaining), root)
+
+
+# R and the terms.
+
+
+def onto_simplex(g, q):
+    """g + q, each entry at least a tenth of that of g, renormalised."""
+    R = [max(g_k + q_k, KEPT_SHARE * g_k) for g_k, q_k in zip(g, q, strict=True)]
+    return [r / math.fsum(R) for r in R]
+
+
+@cache
+def smoothed_rows(points, labels, weights, start, kernel, bandwidths, flattenings):
+    """(R_i, s_i, shift_i) of every row: nothing here depends on the loss."""
+    n, n_classes = len(points), len(points[0])
+    g = left_out_starts(points, labels, weights, start)
+    residuals = [[(labels[i] == k) - g[i][k] for k in range(n_classes)] for i in range(n)]
+    w = [
+        weights_of_row(i, points, weights, kernel, bandwidths[i], flattenings[i]) for i in range(n)
+    ]
+    q = [smoothed(w[i], residuals) for i in range(n)]
+    s = [math.fsum(w_ij**2 for w_ij in w[i]) for i in range(n)]
+    shift = [[0.0] * n_classes for _ in range(n)]
+    if start != "identity":
+        _, information = fit(points, labels, weights, start)
+        phis = [features(f, start) for f in points]
+        slopes = [slopes_of(phis[i], g[i]) for i in range(n)]
+        averages = [smoothed_slopes(w[i], slopes) for i in range(n)]
+        left = left_of_noise(weights, slopes, averages, information)
+        for i in range(n):
+            score = score_of(phis[i], g[i], labels[i])
+            push = solve(information, [weights[i] * each for each in score])
+            shift[i] = moved(slopes[i], [dot(row, push) for row in left])
+            # The row leaves the starts of its neighbours too.
+            q[i] = [q_k + by for q_k, by in zip(q[i], moved(averages[i], push), strict=True)]
+    return [(onto_simplex(g[i], q[i]), s[i], shift[i]) for i in range(n)]
+
+
+def terms(loss, f, y, R, s, shift):
+    """The terms of one row.
+
+    term = <y, l(f)> - 1/2 <y, l(R) + l(R + s (y - R) + shift)>
+    """
+    let_in = [
+        max(R[k] + s * ((y == k) - R[k]) + shift[k], KEPT_SHARE * R[k]) for k in range(len(R))
+    ]
+    refinement = (loss(R)[y] + loss(let_in)[y]) / 2
+    gain = [a - b for a, b in zip(loss(f), loss(R), strict=True)]
+    return {
+        "terms": loss(f)[y] - refinement,
+        "risk": loss(f)[y],
+        "reconstructed_risk": dot(R, loss(f)),
+        "plugin": dot(R, gain),
+        "put_back": loss(R)[y] - refinement,
+    }
+
+
+def debiased(problem, weights, loss, start, kernel, bandwidths, flattenings):
+    """(R, terms) of every row of a problem (points, labels), by h and tau of each row."""
+    points, labels = problem
+    rows = smoothed_rows(
+        points, labels, weights, start, kernel, tuple(bandwidths), tuple(flattenings)
+    )
+    return [
+        (R, terms(loss, f, y, R, s, shift))
+        for f, y, (R, s, shift) in zip(points, labels, rows, strict=True)
+    ]
+
+
+def mean_terms(rows, weights):
+    """Weighted mean of each term."""
+    total = math.fsum(weights)
+    return {
+        name: math.fsum(w * each[name] for w, (_, each) in zip(weights, rows, strict=True)) / total
+        for name in rows[0][1]
+    }
