@@ -234,6 +234,35 @@ def test_overconfidence_is_the_mean_of_f_minus_R(notion):
     close(result.overconfidence.top_label, top)
 
 
+@pytest.mark.parametrize("notion", NOTIONS)
+@pytest.mark.parametrize("sharpness", [1, 6])
+@pytest.mark.parametrize("scale", [1.0, 1e6])
+def test_the_observed_gap_and_its_standard_error(notion, sharpness, scale):
+    case = SAMPLES[2] if notion == "binary" else SAMPLES[3]
+    probabilities = case.f**sharpness
+    probabilities /= probabilities.sum(axis=1, keepdims=True)
+    weights, n = np.linspace(0.5, 2, len(case.y)), len(case.y)
+    gaps = ra.calibration_error(
+        case.y,
+        probabilities,
+        notion=notion,
+        estimator="plugin",
+        bandwidth=0.05,
+        sample_weight=scale * weights,
+    ).overconfidence
+    f, y = probabilities[:, 1], case.y
+    if notion != "binary":
+        f, y = probabilities.max(axis=1), probabilities.argmax(axis=1) == case.y
+    share = weights / weights.sum()
+    close(gaps.gap, share @ (f - y))
+    observed = share**2 @ (f - y - gaps.gap) ** 2 * n / (n - 1)
+    drawn = share**2 @ (f * (1 - f))
+    assert (observed > drawn) == (sharpness > 1)  # both are met
+    close(gaps.gap_error**2, max(observed, drawn))
+    reach = 1.959963984540054 * gaps.gap_error
+    close(gaps.gap_interval, [gaps.gap - reach, gaps.gap + reach])
+
+
 def test_the_classwise_l2_error_has_no_factor_two():
     case = SAMPLES[3]
     result = ra.calibration_error(

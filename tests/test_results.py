@@ -3,12 +3,16 @@
 import dataclasses
 import json
 import math
+import re
 
 import numpy as np
 import pytest
 from cases import LOSSES, NOTIONS, ordinary
+from riskalign.validation import as_sample
 
 import riskalign as ra
+from riskalign.composition import binary_summary, logistic_recalibration, observed
+from riskalign.options import make_case
 
 CASE = ordinary(60, 3, seed=2)
 PAIR = ordinary(60, 2, seed=2)
@@ -76,6 +80,9 @@ def test_a_result_becomes_json(variant):
     assert back["reconstructed_risk"] == found.reconstructed_risk
     assert back["bandwidth"] == np.asarray(found.bandwidth).tolist()
     assert back["overconfidence"]["top_label"] == found.overconfidence.top_label
+    assert back["overconfidence"]["gap"] == found.overconfidence.gap
+    assert back["overconfidence"]["gap_interval"] == list(found.overconfidence.gap_interval)
+    assert back["direction"] == found.direction
     assert back["overconfidence"]["per_class"] == found.overconfidence.per_class.tolist()
     assert (back["notion"], back["loss"]) == (found.notion, found.loss)
     assert (back["estimator"], back["kernel"]) == ("plugin", "dirichlet")
@@ -102,14 +109,33 @@ def test_names_that_are_no_strings_become_json():
 
 
 def test_the_root():
-    found = result()
-    assert found.root == math.sqrt(found.value)
-    assert dataclasses.replace(found, value=-1e-4).root == 0
+    for notion in ("binary", "top-label", "canonical"):
+        found = result(notion)
+        assert found.root == math.sqrt(found.value)
+        assert dataclasses.replace(found, value=-1e-4).root == 0
+
+
+def test_the_root_of_classwise_errors_is_that_of_their_mean():
+    found = result("classwise")
+    assert found.root == pytest.approx(math.sqrt(found.value / 3))
+    assert dataclasses.replace(found, per_class=-found.per_class).root == 0
+    (line,) = (line for line in str(found).splitlines() if f"{found.root:.6f}" in line)
+    assert line.endswith("per class")
+    # The same gap in every class is typical, however many classes there are.
+    n = 4_000
+    for n_classes in (4, 8):
+        f = np.full((n, n_classes), 1.0 / n_classes)
+        f[:, ::2] += 0.05
+        f[:, 1::2] -= 0.05
+        y = np.arange(n) % n_classes  # every class is as frequent
+        gap = ra.calibration_error(y, f, bandwidth=0.05).root
+        assert gap == pytest.approx(0.05, rel=0.02)
 
 
 def test_the_root_is_printed_for_l2_alone():
     assert f"{result(loss='l2').root:.6f}" in str(result(loss="l2"))
-    assert "square root" not in str(result(loss="kl"))
+    assert "typical" in str(result(loss="l2"))
+    assert "typical" not in str(result(loss="kl"))
 
 
 @pytest.mark.parametrize("notion", NOTIONS)
@@ -172,6 +198,162 @@ def test_overconfidence_is_told_in_words():
     assert "over-confident" in str(over)
     assert under.overconfidence.top_label < -0.02
     assert "under-confident" in str(under)
+
+
+def test_a_direction_is_named_only_if_the_interval_excludes_0():
+    """Rows of confidence 0.7, of which some are right."""
+    options = {"notion": "top-label", "bandwidth": 0.1, "estimator": "plugin"}
+    for right, n, expected in (
+        (13, 20, "no clear direction"),
+        (14, 20, "no clear direction"),
+        (16, 20, "no clear direction"),
+        (6, 20, "over-confident"),
+        (20, 20, "under-confident"),
+        (1300, 2000, "over-confident"),
+        (1500, 2000, "under-confident"),
+    ):
+        y = (np.arange(n) >= right).astype(int)
+        found = ra.calibration_error(y, np.tile([0.7, 0.3], (n, 1)), **options)
+        assert found.overconfidence.gap == pytest.approx(0.7 - right / n)
+        assert found.direction == expected
+        (line,) = (line for line in str(found).splitlines() if "top-label f - y" in line)
+        assert line.endswith(f": {expected}")
+        assert ("confident" in str(found)) == (expected != "no clear direction")
+
+
+def test_a_few_rows_that_are_all_right_are_not_called_under_confident():
+    """By chance, 20 rows of confidence 0.95 are all right once in three times."""
+    rng = np.random.default_rng(0)
+    confidence = rng.uniform(0.92, 0.98, 20)
+    options = {"notion": "top-label", "bandwidth": 0.1, "estimator": "plugin"}
+    f = np.stack([confidence, 1 - confidence], axis=1)
+    found = ra.calibration_error(np.zeros(20, int), f, **options)
+    assert found.overconfidence.gap < -0.02
+    assert found.direction == "no clear direction"
+
+
+def test_directions_of_calibrated_models_are_named_rarely():
+    """At 95%, at most 16 of 200 (once in 100 if exact)."""
+    options = {"notion": "top-label", "bandwidth": 0.1, "estimator": "plugin"}
+    named = 0
+    for seed in range(200):
+        data = ra.datasets.calibrated(50, 3, seed=seed)
+        found = ra.calibration_error(data.y_true, data.y_prob, **options)
+        named += found.direction != "no clear direction"
+    assert 2 <= named <= 17
+
+
+def fraud(n, seed=0, factor=1.7):
+    """A rare class, whose probability is some times too high."""
+    rng = np.random.default_rng(seed)
+    f = rng.beta(0.1, 25, n)
+    return (rng.random(n) < f / factor).astype(int), f
+
+
+def test_one_probability_that_is_too_high():
+    y, f = fraud(40_000)
+    found = ra.calibration_error(y, f, bandwidth=0.1)
+    binary = found.binary
+    assert binary.mean_prediction == pytest.approx(f.mean())
+    assert binary.frequency == pytest.approx(y.mean())
+    assert binary.ratio == pytest.approx(f.mean() / y.mean())
+    assert 1 < binary.ratio_interval[0] < 1.7 < binary.ratio_interval[1]
+    assert found.direction == "too high"
+    text = str(found)
+    assert f": {binary.ratio:.1f} times too high" in text
+    assert "confident" not in text
+    for number in (binary.mean_prediction, binary.frequency, binary.slope, binary.intercept):
+        assert f"{number:.6f}" in text
+    assert max(map(len, text.splitlines())) <= 100
+    flipped = ra.calibration_error(y, f / 1.7**2, bandwidth=0.1)
+    assert flipped.direction == "too low"
+    assert re.search(r": 1\.[5-9] times too low$", str(flipped), re.MULTILINE)
+    few = ra.calibration_error(*fraud(300), bandwidth=0.1)
+    assert few.direction == few.binary.direction == "no clear direction"
+
+
+def test_slope_and_intercept_are_those_of_logistic_regression():
+    data = ra.datasets.temperature(4_000, 2, t2=0.5, seed=0)
+    y, f = data.y_true, data.y_prob[:, 1]
+    binary = ra.calibration_error(y, f, bandwidth=0.1, confidence=0.9).binary
+    odds = np.log(f / (1 - f))
+    slope, intercept = binary.slope, binary.intercept
+    p = 1 / (1 + np.exp(-(intercept + slope * odds)))
+    X = np.stack([odds, np.ones(len(y))], axis=1)
+    information = X.T @ (X * (p * (1 - p))[:, None])
+    step = np.linalg.solve(information, X.T @ (y - p))  # to the maximum of the likelihood
+    errors = np.sqrt(np.diag(np.linalg.inv(information)))
+    assert (np.abs(step) < 0.01 * errors).all()  # but for a weak prior
+    expected = [slope - 1.6449 * errors[0], slope + 1.6449 * errors[0]]
+    np.testing.assert_allclose(binary.slope_interval, expected, rtol=1e-3)
+    assert (binary.intercept_interval[1] - intercept) == pytest.approx(1.6449 * errors[1], rel=1e-3)
+    assert binary.slope_interval[1] < 1  # over-confident
+    assert binary.confidence == 0.9
+
+
+@pytest.mark.parametrize("mean", [0.01, 0.2, 0.9])
+def test_intervals_of_one_probability_cover(mean):
+    """Of 200 data sets, each interval misses at most 20 (once in 900 if it is exact)."""
+    rng = np.random.default_rng(0)
+    missed = np.zeros(3)
+    for _ in range(200):
+        odds = rng.normal(np.log(mean / (1 - mean)), 1.5, 400)
+        y = (rng.random(400) < 1 / (1 + np.exp(-odds))).astype(int)
+        f = 1 / (1 + np.exp(-2 * odds - 0.4))  # R has slope 1/2 and intercept -0.2
+        weights = rng.uniform(0.5, 1.5, 400)
+        sample = as_sample(y, f, sample_weight=weights)
+        case = make_case(sample, "binary", "l2")
+        binary = binary_summary(observed(case), logistic_recalibration(case.problems[0]), 0.95)
+        ratio = weights @ f / (weights @ (1 / (1 + np.exp(-odds))))  # of these predictions
+        truths = ((binary.ratio_interval, ratio), (binary.slope_interval, 0.5),
+                  (binary.intercept_interval, -0.2))  # fmt: skip
+        missed += [not low <= truth <= high for (low, high), truth in truths]
+    assert (missed <= 20).all()
+
+
+def test_one_probability_does_not_depend_on_the_scale_of_weights():
+    data = ra.datasets.temperature(400, 2, seed=0)
+    y, f = data.y_true, data.y_prob[:, 1]
+    weights = np.random.default_rng(1).exponential(size=400)
+    found = [
+        ra.calibration_error(y, f, bandwidth=0.1, sample_weight=scale * weights).binary.to_dict()
+        for scale in (1.0, 1e6)
+    ]
+    for name, value in found[0].items():
+        assert found[1][name] == pytest.approx(value, rel=1e-6)
+    twice = ra.calibration_error(
+        np.repeat(y, 2), np.repeat(f, 2), bandwidth=0.1, sample_weight=np.repeat(weights, 2)
+    ).binary
+    assert twice.ratio == pytest.approx(found[0]["ratio"])
+    widths = [high - low for low, high in (twice.slope_interval, found[0]["slope_interval"])]
+    assert widths[0] == pytest.approx(widths[1] / 2**0.5, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("y", "f", "ratio", "direction"),
+    [
+        ([0] * 30, [0.2] * 30, None, "at least 2.0 times too high"),
+        ([0] * 30, [0.01] * 30, None, "no clear direction"),
+        ([0] * 20, [0.0] * 20, None, "no clear direction"),
+        ([0, 1] * 10, [0.0] * 20, 0.0, "too low"),
+        ([0, 1] * 10, [0.0, 1.0] * 10, 1.0, "no clear direction"),
+        ([1] * 4, [1.0] * 4, 1.0, "no clear direction"),
+    ],
+)
+def test_classes_that_never_or_always_occur(y, f, ratio, direction):
+    found = ra.calibration_error(y, f, bandwidth=0.1)
+    assert found.binary.direction == direction
+    assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["binary"]["ratio"] == ratio
+    assert str(found)
+
+
+def test_the_gap_has_the_confidence_that_is_asked_for():
+    found = [
+        ra.calibration_error(CASE.y, CASE.f, confidence=confidence).overconfidence
+        for confidence in (0.5, 0.95)
+    ]
+    widths = [each.gap_interval[1] - each.gap_interval[0] for each in found]
+    assert widths[0] < widths[1] / 2
 
 
 def test_the_repr_leaves_out_what_is_long():

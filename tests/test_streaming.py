@@ -36,8 +36,24 @@ def agree(found, expected, rel):
     gaps, expected_gaps = found.overconfidence, expected.overconfidence
     np.testing.assert_allclose(gaps.per_class, expected_gaps.per_class, atol=1e-6)
     assert gaps.top_label == pytest.approx(expected_gaps.top_label, abs=1e-6)
+    for name in ("gap", "gap_error", "confidence"):
+        assert getattr(gaps, name) == pytest.approx(getattr(expected_gaps, name), rel=1e-9)
+    assert (found.binary is None) == (expected.binary is None)
+    if expected.binary is not None:
+        for name, value in expected.binary.to_dict().items():
+            assert getattr(found.binary, name) == pytest.approx(value, rel=1e-4, abs=1e-4)
     if expected.per_class is not None:
         np.testing.assert_allclose(found.per_class, expected.per_class, rtol=rel, atol=1e-9)
+
+
+@pytest.mark.parametrize("estimator", ["plugin", "debiased"])
+def test_one_probability(estimator):
+    data = ra.datasets.temperature(6000, 2, t2=0.6, seed=0)
+    y, p = data.y_true, data.y_prob[:, 1] ** 1.2
+    options = {"estimator": estimator, "bandwidth": 0.05}
+    expected = ra.calibration_error(y, p, **options)
+    agree(calibration_error_of_batches(split(y, p, 1700), **options), expected, rel=1e-3)
+    assert (expected.binary is None) == (estimator == "plugin")
 
 
 @pytest.mark.parametrize("loss", ["l2", "kl"])

@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
+from scipy.special import ndtri
 
 from riskalign.data.case import Case
 from riskalign.data.sample import Sample
 from riskalign.equations.arrays import FloatArray
+from riskalign.equations.gaps import Gap
 from riskalign.equations.kernels import KERNELS
+from riskalign.equations.starts import STARTS, FittedStart
 from riskalign.methods import KernelSmoother
 from riskalign.methods.curve import curve_of_problem
 from riskalign.methods.method import Method, Outcome
-from riskalign.results import CalibrationResult, Interval, Overconfidence
+from riskalign.results import (
+    CONFIDENCE,
+    BinarySummary,
+    CalibrationResult,
+    Interval,
+    Overconfidence,
+)
 
 
 def compose(
@@ -28,6 +39,7 @@ def compose(
     values = [estimate.value for estimate in outcome.estimates]
     bandwidths = None if outcome.tunings is None else [each.bandwidth for each in outcome.tunings]
     first = outcome.estimates[0]
+    confidence = CONFIDENCE if interval is None else interval.confidence
     return CalibrationResult(
         value=float(np.sum(values)),
         risk=float(np.sum([estimate.risk for estimate in outcome.estimates])),
@@ -36,7 +48,7 @@ def compose(
         bandwidth=None if bandwidths is None else case.notion.number(bandwidths),
         per_class=np.array(values) if case.notion.per_class else None,
         search=outcome.search,
-        overconfidence=overconfidence(case, outcome),
+        overconfidence=overconfidence(case, outcome, confidence),
         rows=conditional,
         notion=case.notion.name,
         loss=case.loss.name,
@@ -48,6 +60,7 @@ def compose(
         method="KernelSmoother" if kernel is not None else repr(method),
         norm=method.norm,
         note=first.note,
+        binary=binary_summary(case, confidence) if _is_binary(case, outcome) else None,
         **({} if interval is None else vars(interval)),
     )
 
@@ -82,8 +95,8 @@ def _curve_at(case: Case, method: Method, outcome: Outcome, rows: Sample) -> Flo
     """R at predictions that the case does not hold; nobody is left out."""
     assert isinstance(method, KernelSmoother)
     assert case.state is not None
-    points, _ = case.state.notion.kept(rows.probabilities, rows.labels)
-    columns = [points] if case.notion.joint else points.T
+    points, _ = case.state.notion.reduce(rows.probabilities, rows.labels)
+    columns = points.T if case.notion.per_class else [points]
     each = []
     for problem, tuning, x in zip(case.problems, outcome.tunings or [], columns, strict=True):
         R, _ = curve_of_problem(problem, method, tuning, x, "auto")
@@ -91,10 +104,11 @@ def _curve_at(case: Case, method: Method, outcome: Outcome, rows: Sample) -> Flo
     return case.notion.gathered(each)
 
 
-def overconfidence(case: Case, outcome: Outcome) -> Overconfidence | None:
-    """Mean of f - R for each class, and of f - y for the class that each row ranks first.
+def overconfidence(case: Case, outcome: Outcome, confidence: float) -> Overconfidence | None:
+    """Mean of f - R for each class, and of f - y with its interval.
 
-    Samples for which a method has no R (NaN) are left out of the means.
+    The latter is of the one probability of a binary error, otherwise of the class that each row
+    ranks first. Samples for which a method has no R (NaN) are left out of the means of f - R.
     """
     gaps = []
     if outcome.residuals is not None:
@@ -110,7 +124,47 @@ def overconfidence(case: Case, outcome: Outcome) -> Overconfidence | None:
             known = ~np.isnan(difference).any(axis=1)
             weights = problem.weights[known]
             gaps.append(weights @ difference[known] / weights.sum())
-    return Overconfidence(np.concatenate(gaps), case.top_gap)
+    gap = Gap.of(case.notion.gap_of(case.problems, case.top), case.n_samples)
+    top = Gap.of(case.top, case.n_samples).value
+    return Overconfidence(np.concatenate(gaps), top, gap.value, gap.standard_error, confidence)
+
+
+def _is_binary(case: Case, outcome: Outcome) -> bool:
+    return outcome.residuals is not None and case.notion.is_one_class
+
+
+def binary_summary(case: Case, confidence: float) -> BinarySummary:
+    """One probability on average, and its logistic recalibration with intervals."""
+    problem = case.problems[0]
+    gap = Gap.of(problem, case.n_samples)
+    low, high = gap.frequency_interval(confidence)
+    # Weights that add up to the effective number of samples give the information of so many.
+    scale = 1 / problem.unit
+    scaled = replace(
+        problem, weights=problem.weights * scale, sample_weights=problem.units * scale
+    )
+    fit = FittedStart.of(scaled, STARTS["logistic"])
+    slope, intercept = fit.parameters.tolist()
+    errors = np.sqrt(np.diag(np.linalg.inv(fit.information)))
+    slope_reach, intercept_reach = (ndtri((1 + confidence) / 2) * errors).tolist()
+    p, frequency = gap.mean_prediction, gap.frequency
+    return BinarySummary(
+        mean_prediction=p,
+        frequency=frequency,
+        ratio=_ratio(p, frequency),
+        ratio_interval=(_ratio(p, high), _ratio(p, low)),
+        slope=slope,
+        slope_interval=(slope - slope_reach, slope + slope_reach),
+        intercept=intercept,
+        intercept_interval=(intercept - intercept_reach, intercept + intercept_reach),
+        confidence=confidence,
+    )
+
+
+def _ratio(p: float, frequency: float) -> float:
+    if frequency > 0:
+        return p / frequency
+    return math.inf if p > 0 else math.nan
 
 
 def _total(terms: Sequence[float | None]) -> float | None:

@@ -16,6 +16,7 @@ from riskalign.bandwidth.search import (
 from riskalign.compose import compose, conditional_of
 from riskalign.data.case import Case
 from riskalign.data.sample import Sample
+from riskalign.data.settings import Settings
 from riskalign.data.state import SketchState
 from riskalign.data.validation import as_sample, one_of
 from riskalign.equations.arrays import FloatArray
@@ -328,7 +329,9 @@ def state_of(sample: Sample, notion: str | None, engine: str, *, weighted: bool)
     """A sample in memory as a sketch of one batch; exact sums need all rows."""
     asked = notion_of(notion, len(sample.classes))
     limit = len(sample.labels) if engine == "exact" else None
-    return SketchState.empty(asked, sample.classes, limit).update(sample, weighted=weighted)
+    state = SketchState(Settings.of(asked.name, sample.classes, limit))
+    weights = sample.weights if weighted else None
+    return state.update(sample.probabilities, sample.labels, weights)
 
 
 def interval_of(
@@ -336,6 +339,11 @@ def interval_of(
 ) -> Interval:
     """The interval of a debiased error."""
     assert outcome.residuals is not None
+    if not len(case.sample.labels):
+        raise ValueError(
+            "`confidence` needs some rows of a class-wise or canonical sketch, to see how classes "
+            "vary together; this one was made with exact_limit=0. Make it with a larger one."
+        )
     chance = Chance.of(model_of(case, method, outcome, engine), outcome.residuals, case.n_samples, seed)
     value = float(np.sum([estimate.value for estimate in outcome.estimates]))
     return Interval(chance.standard_error(value), chance.interval(value, confidence), confidence)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtri
 
 from riskalign.bandwidth.search import BandwidthSearch
 from riskalign.equations.arrays import FloatArray
@@ -19,19 +21,110 @@ SHOWN = 5
 NAME_WIDTH = 40
 """Letters of a class's name that are printed: tables fit into 100 columns."""
 
+CONFIDENCE = 0.95
+"""The confidence of intervals that are printed where none was asked for."""
+
+DIRECTIONS = {0: "no clear direction", 1: "over-confident", -1: "under-confident"}
+"""Words for the sign of a gap, where its interval excludes 0."""
+
+SIDES = {0: "no clear direction", 1: "too high", -1: "too low"}
+"""The same for the probability of one class."""
+
 
 @dataclass(frozen=True)
 class Overconfidence:
-    """Signed mean of f - R: positive where the model claims too much.
+    """Signed differences, positive where the model claims too much.
 
     Attributes
     ----------
-    per_class : (K,), for binary and top-label errors the one probability's
+    per_class : (K,), mean of f - R; for binary and top-label errors the one probability's
     top_label : the same for the class each row ranks first
+    gap : mean of f - y as observed, for binary errors of the one probability, for others of the
+        class each row ranks first: mean confidence less accuracy
+    gap_error : the standard error of `gap`
+    confidence : that of `gap_interval`
     """
 
     per_class: FloatArray
     top_label: float
+    gap: float
+    gap_error: float
+    confidence: float = CONFIDENCE
+
+    @property
+    def gap_interval(self) -> tuple[float, float]:
+        """The interval of the gap, by the normal approximation."""
+        reach = float(ndtri((1 + self.confidence) / 2)) * self.gap_error
+        return self.gap - reach, self.gap + reach
+
+    @property
+    def sign(self) -> int:
+        """The sign of the gap where its interval excludes 0, else 0."""
+        low, high = self.gap_interval
+        return int(low > 0) - int(high < 0)
+
+
+@dataclass(frozen=True)
+class BinarySummary:
+    """One probability on average, and its logistic recalibration.
+
+    The recalibration is log-odds(R) = intercept + slope log-odds(f): a calibrated model has slope
+    1 and intercept 0, and a slope below 1 says that predictions are too extreme.
+
+    Attributes
+    ----------
+    mean_prediction, frequency : the means of f and of y
+    ratio, ratio_interval : mean_prediction / frequency; infinite where the class never occurs,
+        NaN where it is never predicted either
+    slope, slope_interval, intercept, intercept_interval : of the logistic recalibration
+    confidence : that of the intervals
+    """
+
+    mean_prediction: float
+    frequency: float
+    ratio: float
+    ratio_interval: tuple[float, float]
+    slope: float
+    slope_interval: tuple[float, float]
+    intercept: float
+    intercept_interval: tuple[float, float]
+    confidence: float
+
+    @property
+    def sign(self) -> int:
+        """1 where the probability is too high, -1 where it is too low, 0 where that is not clear.
+
+        It is clear if the interval of the ratio excludes 1.
+        """
+        low, high = self.ratio_interval
+        return int(low > 1) - int(high < 1)
+
+    @property
+    def direction(self) -> str:
+        """The sign in words, with the factor: "1.7 times too high"."""
+        value, least, _ = self.factor()
+        if self.sign == 0 or least == "inf":
+            return SIDES[self.sign]
+        times = f"at least {least}" if value == "inf" else value
+        return f"{times} times {SIDES[self.sign]}"
+
+    def factor(self) -> tuple[str, str, str]:
+        """The ratio and the ends of its interval, inverted where the probability is too low.
+
+        They have as many digits as tell the near end from 1.
+        """
+        value, (low, high) = self.ratio, self.ratio_interval
+        if self.sign < 0:
+            value, low, high = (1 / x if x > 0 else math.inf for x in (value, high, low))
+        digits = 2 if self.sign == 0 else next((d for d in (1, 2, 3) if round(low, d) > 1), 4)
+        return f"{value:.{digits}f}", f"{low:.{digits}f}", f"{high:.{digits}f}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers as JSON-ready types, None where they are not finite."""
+        return {
+            name: [_finite(x) for x in value] if isinstance(value, tuple) else _finite(value)
+            for name, value in vars(self).items()
+        }
 
 
 @dataclass(frozen=True)
@@ -61,7 +154,7 @@ class CalibrationResult:
     search : BandwidthSearch or None
         How the bandwidth was found; None if it was given as numbers.
     overconfidence : Overconfidence or None
-        Signed mean of f - R.
+        Signed mean of f - R, and of f - y with its standard error.
     conditional : array or None
         R, the estimate of E[y | f], one row a sample: ``(n,)`` for binary and top-label
         errors, ``(n, K)`` otherwise. NaN for a sample, None for a method, that has none.
@@ -76,6 +169,9 @@ class CalibrationResult:
     standard_error, interval, confidence : float, (low, high), float, or None
         How far chance moves `value`, and the interval of that confidence, cut at 0; for
         debiased errors, where `confidence` was asked for.
+    binary : BinarySummary or None
+        For debiased binary errors: mean prediction and frequency with their ratio, and the slope
+        and intercept of the logistic recalibration.
 
     Examples
     --------
@@ -108,6 +204,7 @@ class CalibrationResult:
     standard_error: float | None = None
     interval: tuple[float, float] | None = None
     confidence: float | None = None
+    binary: BinarySummary | None = None
 
     @cached_property
     def conditional(self) -> FloatArray | None:
@@ -120,8 +217,26 @@ class CalibrationResult:
 
     @property
     def root(self) -> float:
-        """Square root of the error, 0 where the estimate is negative."""
-        return float(np.sqrt(max(self.value, 0.0)))
+        """Square root of the error, per class for class-wise errors; 0 if it is negative.
+
+        For the squared error it is a typical |R - f|: the root mean square over rows and, for
+        class-wise errors, over classes.
+        """
+        mean = self.value if self.per_class is None else float(np.mean(self.per_class))
+        return float(np.sqrt(max(mean, 0.0)))
+
+    @property
+    def direction(self) -> str | None:
+        """Which way the probabilities err on average, if an interval shows it.
+
+        The interval is that of mean(f - y), or of the ratio in `binary`. The direction is None
+        for methods that have no R.
+        """
+        if self.binary is not None:
+            return SIDES[self.binary.sign]
+        if self.overconfidence is None:
+            return None
+        return (SIDES if self.notion == "binary" else DIRECTIONS)[self.overconfidence.sign]
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers as JSON-ready types; the per-sample estimate is left out.
@@ -147,7 +262,12 @@ class CalibrationResult:
             else {
                 "per_class": _plain(self.overconfidence.per_class),
                 "top_label": self.overconfidence.top_label,
+                "gap": self.overconfidence.gap,
+                "gap_standard_error": self.overconfidence.gap_error,
+                "gap_interval": list(self.overconfidence.gap_interval),
             },
+            "direction": self.direction,
+            "binary": None if self.binary is None else self.binary.to_dict(),
             "search": None if self.search is None else _search_dict(self.search),
             "notion": self.notion,
             "loss": self.loss,
@@ -231,19 +351,44 @@ class CalibrationResult:
             lines.append(f"  {f'  {self.confidence:.0%} interval':<20}{low:.6f} to {high:.6f}")
         if self.norm is None:
             lines += self._risk_lines()
-        if self.overconfidence is not None:
-            top = self.overconfidence.top_label
-            direction = "over-confident" if top > 0 else "under-confident"
-            lines.append(_line("top-label f - R", top, direction, signed=True))
+        if self.binary is not None:
+            lines += self._binary_lines(self.binary)
+        elif self.overconfidence is not None:
+            lines.append(self._gap_line(self.overconfidence))
         lines.append(self._method_line())
         if self.per_class is not None:
             lines += ["", *self._class_table()]
         return "\n".join(lines)
 
+    def _gap_line(self, gaps: Overconfidence) -> str:
+        low, high = gaps.gap_interval
+        meaning = f"{gaps.confidence:.0%} interval {low:+.4f} to {high:+.4f}: {self.direction}"
+        name = "mean f - y" if self.notion == "binary" else "top-label f - y"
+        return _line(name, gaps.gap, meaning, signed=True)
+
+    def _binary_lines(self, found: BinarySummary) -> list[str]:
+        confidence = f"{found.confidence:.0%} interval"
+
+        def line(name: str, value: float, interval: tuple[float, float], meaning: str) -> str:
+            ends = f"{interval[0]:.4f} to {interval[1]:.4f}"
+            return _line(name, value, f"{confidence} {ends}{meaning}")
+
+        return [
+            _line(
+                "mean predicted", found.mean_prediction, f"of class {_shortened(self.classes[-1])}"
+            ),
+            _line("observed", found.frequency, "its frequency"),
+            line("predicted / observed", found.ratio, found.ratio_interval, f": {found.direction}"),
+            line("calibration slope", found.slope, found.slope_interval, ", 1 is ideal"),
+            line("  and intercept", found.intercept, found.intercept_interval, ", 0 is ideal"),
+        ]
+
     def _risk_lines(self) -> list[str]:
         lines = []
         if self.loss == "l2":
-            lines.append(_line("  its square root", self.root, "on the scale of probabilities"))
+            per_class = ", per class" if self.per_class is not None else ""
+            meaning = f"root mean square of R - f{per_class}"
+            lines.append(_line("  typical |R - f|", self.root, meaning))
         if self.refinement is not None:
             of = "risk - calibration error" if self.estimator == "debiased" else "mean <R, l(R)>"
             meaning = f"{of}, what calibration cannot mend"
@@ -295,6 +440,10 @@ def _shortened(name: str) -> str:
 
 def _plain(x: float | FloatArray | None) -> Any:
     return x.tolist() if isinstance(x, np.ndarray) else x
+
+
+def _finite(x: float) -> float | None:
+    return x if math.isfinite(x) else None
 
 
 def _search_dict(search: BandwidthSearch) -> dict[str, Any]:

@@ -6,6 +6,8 @@ import copy
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from riskalign.bandwidth.search import (
     CRITERIA,
     Bandwidth,
@@ -14,7 +16,8 @@ from riskalign.bandwidth.search import (
     search_bandwidth,
 )
 from riskalign.data.case import Case
-from riskalign.data.state import BITS, SketchState
+from riskalign.data.settings import Settings
+from riskalign.data.state import SketchState
 from riskalign.data.validation import as_sample, one_of
 from riskalign.equations.kernels import KERNELS
 from riskalign.equations.losses import ProperLoss
@@ -48,8 +51,9 @@ class CalibrationSketch:
         probability, and for two classes 0 and 1.
     exact_limit : int, optional
         Distinct rows up to which the sample itself is held.
-    bits : int
-        Significant bits to which probabilities are rounded in the counts.
+    bits : int, optional
+        Significant bits to which probabilities are rounded in the counts: 10, for more than 16
+        classes 8.
 
     Examples
     --------
@@ -70,7 +74,7 @@ class CalibrationSketch:
         classes: int | Iterable[object] | None = None,
         *,
         exact_limit: int | None = None,
-        bits: int = BITS,
+        bits: int | None = None,
     ) -> None:
         self._labels = None if classes is None or isinstance(classes, int) else list(classes)
         if self._labels is not None:
@@ -84,22 +88,23 @@ class CalibrationSketch:
             )
         if exact_limit is not None and (not isinstance(exact_limit, int) or exact_limit < 0):
             raise ValueError(f"`exact_limit` must be a number of rows; found {exact_limit!r}.")
-        self._state = SketchState.empty(notion_of(notion, len(names)), names, exact_limit, bits)
+        asked = notion_of(notion, len(names))
+        self._state = SketchState(Settings.of(asked.name, names, exact_limit, bits))
 
     @property
     def notion(self) -> str:
         """What the sketch is to be asked."""
-        return self._state.notion.name
+        return self._state.settings.notion
 
     @property
     def classes(self) -> tuple[str, ...]:
         """Names of the classes."""
-        return self._state.classes
+        return self._state.settings.classes
 
     @property
     def n_samples(self) -> int:
         """Number of samples."""
-        return self._state.n_samples
+        return self._state.n_rows
 
     @property
     def nbytes(self) -> int:
@@ -109,7 +114,7 @@ class CalibrationSketch:
     @property
     def is_exact(self) -> bool:
         """Whether the sketch holds the sample itself."""
-        return self._state.table.complete
+        return self._state.rows.complete
 
     def __repr__(self) -> str:
         """One line."""
@@ -145,7 +150,8 @@ class CalibrationSketch:
                 f"`y_prob` must have the sketch's {len(self.classes)} classes; found "
                 f"{len(sample.classes)}."
             )
-        self._state.update(sample, weighted=sample_weight is not None)
+        weights = None if sample_weight is None else sample.weights
+        self._state.update(sample.probabilities, sample.labels, weights)
         return self
 
     def merge(self, other: CalibrationSketch) -> CalibrationSketch:
@@ -161,10 +167,6 @@ class CalibrationSketch:
         """
         if not isinstance(other, CalibrationSketch):
             raise TypeError(f"Sketches merge with sketches; found {type(other).__name__}.")
-        mine, theirs = self._state.settings, other._state.settings
-        if mine != theirs:
-            parts = [f"{key}={theirs[key]!r} in place of {mine[key]!r}" for key in mine if mine[key] != theirs[key]]
-            raise ValueError(f"Sketches merge if their settings agree; found {', '.join(parts)}.")
         self._state.merge(other._state)
         return self
 
@@ -176,7 +178,9 @@ class CalibrationSketch:
 
     def copy(self) -> CalibrationSketch:
         """A sketch of the same rows that can be filled further on its own."""
-        return copy.deepcopy(self)
+        twin = copy.copy(self)
+        twin._state = self._state.copy()
+        return twin
 
     def to_bytes(self) -> bytes:
         """The sketch as bytes, in a versioned format with a checksum; see `from_bytes`.
@@ -321,7 +325,17 @@ class CalibrationSketch:
         >>> {name: round(value, 3) for name, value in sketch.scores.items()}
         {'accuracy': 1.0, 'confidence': 0.75, 'log_loss': 0.299, 'brier': 0.075, 'ece': 0.25}
         """
-        return self._state.scores()
+        top = self._state.top_atoms()
+        weights = top.totals / top.totals.sum()
+        log_loss, brier = self._state.losses()
+        mass, predicted, came = self._state.bins()
+        return {
+            "accuracy": float(weights @ top.labels),
+            "confidence": float(weights @ top.locations),
+            "log_loss": log_loss,
+            "brier": brier,
+            "ece": float(np.abs(predicted - came).sum() / mass.sum()),
+        }
 
 
 def calibration_error_of_batches(

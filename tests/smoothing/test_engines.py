@@ -64,11 +64,14 @@ def check_shared(case, kernel, requests, values=None):
         ((alone, log_alone),) = everything(exact, [request])
         np.testing.assert_allclose(mean, alone, rtol=0, atol=2e-6)
         np.testing.assert_allclose(log_density, log_alone, rtol=1e-6, atol=2e-6)
-    if values is not None:
-        tunings = [tuning for _, tuning in requests]
-        for tuning, mean in zip(tunings, shared.averages({0: values}, tunings), strict=True):
-            (alone,) = exact.averages({0: values}, [tuning])
-            np.testing.assert_allclose(mean[0], alone[0], rtol=0, atol=2e-6)
+    if values is None:
+        return
+    bandwidths, rows = [tuning.bandwidth for _, tuning in requests], np.arange(len(case.labels))
+    together = Centres(case, kernel, values, bandwidths, np.float32).averages(case.points, rows)
+    for h, average in zip(bandwidths, together, strict=True):
+        (alone,) = Centres(case, kernel, values, [h], np.float64).averages(case.points, rows)
+        np.testing.assert_allclose(average.mean, alone.mean, rtol=0, atol=2e-6)
+        np.testing.assert_allclose(average.log_density, alone.log_density, rtol=1e-6, atol=2e-6)
 
 
 def differences(case, fast, h, rows):

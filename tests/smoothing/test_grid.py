@@ -5,11 +5,12 @@ import pytest
 from scipy.special import expit
 
 import riskalign as ra
-from riskalign.data.sample import Problem, on_simplex
-from riskalign.equations.kernels import DIRICHLET, KERNELS, RBF
+from riskalign.equations.kernels import DIRICHLET, KERNELS, RBF, SquaredKernel
 from riskalign.equations.losses import L2
-from riskalign.smoothing import always, choose_smoother
-from riskalign.smoothing.masses import MassTable
+from riskalign.equations.problem import Problem
+from riskalign.equations.simplex import FLATTENINGS, on_simplex, tempered
+from riskalign.smoothing import Tuning, choose_smoother
+from riskalign.smoothing.kernel_sums import kernel_sums, nodes_of, own_kernel
 
 N = 600
 
@@ -52,14 +53,19 @@ def _problems():
 PROBLEMS = dict(_problems())
 
 
-def both(problem, kernel, bandwidths, values=Problem.one_hot):
-    """Averages of the grid and of exact sums, for each bandwidth."""
-    requests = [(0, h) for h in bandwidths]
+def as_it_is(number, rows):
+    """A reader that keeps the averages themselves."""
+    return lambda average: average
+
+
+def both(problem, kernel, bandwidths, tau=1.0):
+    """Averages of the labels by the grid and by exact sums, for each bandwidth."""
+    requests = [(0, Tuning(h, tau)) for h in bandwidths]
     answers = []
     for engine in ("grid", "exact"):
-        smoother = choose_smoother([problem], kernel, engine, values)
+        smoother = choose_smoother([problem], kernel, engine)
         parts = {i: [] for i in range(len(requests))}
-        for i, own, average in smoother.each(requests, always(lambda average: average)):
+        for i, own, average in smoother.each(requests, as_it_is):
             parts[i].append((own, average))
         answers.append([])
         for i in range(len(requests)):
@@ -74,6 +80,16 @@ def both(problem, kernel, bandwidths, values=Problem.one_hot):
 def test_the_grid_agrees_with_exact_sums(name):
     problem = PROBLEMS[name]
     for h, grid, exact in both(problem, DIRICHLET, [1e-4, 1.7e-4, 5e-4, 1e-3, 4e-3, 0.03, 0.2]):
+        tolerance = 1e-4 if h < 1e-3 else 1e-6
+        np.testing.assert_allclose(grid[0], exact[0], rtol=0, atol=tolerance, err_msg=f"{h}")
+        np.testing.assert_allclose(grid[1], exact[1], rtol=0, atol=1e-3, err_msg=f"{h}")
+
+
+@pytest.mark.parametrize("tau", FLATTENINGS[1:])
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_the_grid_agrees_in_flattened_coordinates(name, tau):
+    problem = PROBLEMS[name]
+    for h, grid, exact in both(problem, DIRICHLET, [1e-4, 1e-3, 0.03, 0.2], tau):
         tolerance = 1e-4 if h < 1e-3 else 1e-6
         np.testing.assert_allclose(grid[0], exact[0], rtol=0, atol=tolerance, err_msg=f"{h}")
         np.testing.assert_allclose(grid[1], exact[1], rtol=0, atol=1e-3, err_msg=f"{h}")
@@ -129,32 +145,25 @@ def test_samples_that_come_in_many_chunks():
         found = []
         for engine in ("grid", "exact"):
             smoother = choose_smoother([problem], DIRICHLET, engine)
-            averages = [a for _, _, a in smoother.each([(0, h)], always(lambda a: a), rows)]
+            averages = [a for _, _, a in smoother.each([(0, Tuning(h))], as_it_is, rows)]
             found.append(np.concatenate([a.mean[:, 1] for a in averages]))
             found.append(np.concatenate([a.log_density for a in averages]))
         np.testing.assert_allclose(found[0], found[2], rtol=0, atol=1e-6)
         np.testing.assert_allclose(found[1], found[3], rtol=0, atol=1e-6)
 
 
-def test_other_values_than_labels():
-    def residuals(problem):
-        return problem.one_hot() - problem.points
-
-    for _, grid, exact in both(PROBLEMS["beta(1, 3)"], DIRICHLET, [1e-3, 0.03], residuals):
-        np.testing.assert_allclose(grid[0], exact[0], rtol=0, atol=1e-6)
-
-
-def test_problems_share_a_batch():
+def test_problems_share_a_group():
     """More problems than are handled at once, at bandwidths of their own."""
     rng = np.random.default_rng(3)
     problems = [make(rng.beta(1, 9, 80), seed=k) for k in range(70)]
-    requests = [(k, (0.003, 0.05)[k % 2]) for k in range(70)] + [(3, 0.1), (69, 0.1)]
+    requests = [(k, Tuning((0.003, 0.05)[k % 2], (1.0, 0.5)[k % 3 == 0])) for k in range(70)]
+    requests += [(3, Tuning(0.1)), (69, Tuning(0.1))]
     answers = []
     for engine in ("grid", "exact"):
         smoother = choose_smoother(problems, DIRICHLET, engine)
         answer = np.full((len(requests), 80), np.nan)
-        for i, own, R in smoother.each(requests, always(lambda average: average.mean[:, 1])):
-            answer[i, own] = R
+        for i, own, average in smoother.each(requests, as_it_is):
+            answer[i, own] = average.mean[:, 1]
         answers.append(answer)
     np.testing.assert_allclose(answers[0], answers[1], rtol=0, atol=1e-6)
 
@@ -163,9 +172,7 @@ def test_some_rows():
     problem = PROBLEMS["beta(1, 3)"]
     rows = np.array([3, 500, 77])
     found = [
-        np.concatenate(
-            [R for _, _, R in smoother.each([(0, 0.01)], always(lambda a: a.mean), rows)]
-        )
+        np.concatenate([a.mean for _, _, a in smoother.each([(0, Tuning(0.01))], as_it_is, rows)])
         for smoother in (choose_smoother([problem], DIRICHLET, e) for e in ("grid", "exact"))
     ]
     assert found[0].shape == (3, 2)
@@ -177,7 +184,7 @@ def test_averages_at_points_leave_nobody_out(kernel):
     problem = PROBLEMS["weights"]
     points = on_simplex(np.array([0.0, 1e-12, 1e-4, 0.3, 0.999, 1.0]))
     grid, exact = (
-        choose_smoother([problem], KERNELS[kernel], engine).at((0, 0.02), points)
+        choose_smoother([problem], KERNELS[kernel], engine).at((0, Tuning(0.02)), points)
         for engine in ("grid", "exact")
     )
     np.testing.assert_allclose(grid.mean, exact.mean, rtol=0, atol=1e-6)
@@ -214,54 +221,53 @@ def test_the_grid_is_for_one_probability():
         ra.calibration_error(data.y_true % 2, pair, notion="canonical", engine="grid")
 
 
-# Tables of masses.
+# Kernel sums of masses on nodes.
 
 
-def table(p, values, kernel=DIRICHLET, resolution=1e-3):
-    return MassTable.empty(kernel, resolution, values.shape[1]).add(p, values)
+def spread(p, values, kernel=DIRICHLET):
+    """Masses of values ``(n, c)`` on the kernel's nodes."""
+    return nodes_of(kernel).weights(p).T @ values
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_tables_add_and_merge(kernel):
+def test_masses_add(kernel):
     rng = np.random.default_rng(0)
     p = np.concatenate([rng.beta(0.3, 1, 200), [0, 1, 1e-12]])
     values = rng.normal(size=(len(p), 3))
-    low = KERNELS[kernel].bandwidth_range(2)[0]
-    whole = table(p, values, KERNELS[kernel], low)
+    whole = spread(p, values, KERNELS[kernel])
     parts = [
-        table(p[rows], values[rows], KERNELS[kernel], low) for rows in (slice(90), slice(90, None))
+        spread(p[rows], values[rows], KERNELS[kernel]) for rows in (slice(90), slice(90, None))
     ]
-    np.testing.assert_allclose(parts[0].merge(parts[1]).mass, whole.mass, atol=1e-12)
-    np.testing.assert_allclose(parts[1].merge(parts[0]).mass, whole.mass, atol=1e-12)
-    np.testing.assert_allclose(parts[0].add(p[90:], values[90:]).mass, whole.mass, atol=1e-12)
-    np.testing.assert_allclose(whole.mass.sum(axis=0), values.sum(axis=0), atol=1e-9)
+    np.testing.assert_allclose(parts[0] + parts[1], whole, atol=1e-12)
+    np.testing.assert_allclose(whole.sum(axis=0), values.sum(axis=0), atol=1e-9)
 
 
-def test_adding_leaves_the_table_as_it_was():
-    values = np.ones((2, 1))
-    first = table(np.array([0.1, 0.4]), values)
-    before = first.mass.copy()
-    first.add(np.array([0.2, 0.9]), values)
-    np.testing.assert_array_equal(first.mass, before)
-
-
-def test_tables_of_different_kernels_or_resolutions_do_not_merge():
-    one = table(np.array([0.5]), np.ones((1, 1)))
-    for other in (
-        table(np.array([0.5]), np.ones((1, 1)), resolution=1e-2),
-        table(np.array([0.5]), np.ones((1, 1)), kernel=RBF, resolution=1e-3),
-    ):
-        with pytest.raises(ValueError, match="kernel and resolution"):
-            one.merge(other)
-
-
-def test_sums_of_a_table_are_kernel_sums_at_the_nodes():
+@pytest.mark.parametrize("squared", [False, True])
+@pytest.mark.parametrize("tau", FLATTENINGS)
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_sums_of_masses_are_kernel_sums_at_the_nodes(kernel, tau, squared):
+    """Within 1e-6 of the largest sum from ten times the resolution on, 1e-4 at the resolution."""
     rng = np.random.default_rng(0)
-    p = rng.beta(1, 3, 300)
-    values = np.stack([rng.random(300), np.ones(300)], axis=1)
-    masses = table(p, values)
-    for h in (1e-3, 0.02, 0.2):
-        x, c = masses.nodes.points, on_simplex(p)
-        scores = DIRICHLET.queries(x) @ c.T / h + DIRICHLET.key_bias(c, h)
-        expected = np.exp(scores) @ values
-        np.testing.assert_allclose(masses.sums(h), expected, rtol=0, atol=1e-6 * expected.max())
+    p = np.concatenate([rng.beta(1, 3, 300), [0.0, 1.0, 1e-10]])
+    values = np.stack([rng.random(len(p)), np.ones(len(p))], axis=1)
+    own = KERNELS[kernel]
+    used = SquaredKernel(own) if squared else own
+    masses, low = spread(p, values, own), own.bandwidth_range(2)[0]
+    x, c = tempered(nodes_of(own).points, tau), tempered(on_simplex(p), tau)
+    for h in (low, 3.3 * low, 10 * low, 200 * low):
+        scores = used.queries(x) @ c.T * used.scale(h) + used.key_bias(c, h)
+        expected = np.exp(scores + used.query_bias(x, h)[:, None]) @ values
+        got = kernel_sums(own, Tuning(h, tau), masses, squared=squared)
+        limit = (1e-6 if h >= 10 * low else 1e-4) * expected.max()
+        np.testing.assert_allclose(got, expected, rtol=0, atol=limit, err_msg=f"{h}")
+
+
+@pytest.mark.parametrize("tau", FLATTENINGS)
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_the_own_kernel_is_what_a_sample_adds_at_its_place(kernel, tau):
+    own, nodes = KERNELS[kernel], nodes_of(KERNELS[kernel])
+    h = 10 * own.bandwidth_range(2)[0]
+    x = tempered(nodes.points, tau)
+    scores = own.scale(h) * np.sum(own.queries(x) * x, axis=1)
+    expected = np.exp(scores + own.key_bias(x, h) + own.query_bias(x, h))
+    np.testing.assert_allclose(own_kernel(own, Tuning(h, tau)), expected, rtol=1e-9)

@@ -2,43 +2,75 @@
 
 from __future__ import annotations
 
-import os
+import argparse
+import dis
 import sys
+import traceback
 from collections.abc import Sequence
 
-from riskalign.cli.commands import compare, demo, report
-from riskalign.cli.output import print_error, words_of_options
-from riskalign.cli.parser import make_parser
-from riskalign.cli.pictures import plot
-
-COMMANDS = {"report": report, "compare": compare, "plot": plot, "demo": demo}
-
-INTERRUPTED = 130
-"""What a shell expects of a program ended by Ctrl-C."""
+ANSWERED, GATE_FAILED, BAD_INPUT, INTERNAL_ERROR, INTERRUPTED = 0, 1, 2, 3, 130
+"""Exit codes. A shell expects 130 of a program that Ctrl-C ended."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; the exit code is 0, 1 (`--fail-above`) or 2 (an error).
+    """Run the command line and return its exit code.
+
+    The code is 0 if the question was answered, 1 if the gate `--fail-above` failed, 2 for bad
+    input or usage, 3 for an internal error and 130 after Ctrl-C.
 
     Examples
     --------
     >>> main(["report", "nothing.csv"])
     2
     """
-    for stream in (sys.stdout, sys.stderr):  # class names may hold letters a terminal lacks
-        reconfigure = getattr(stream, "reconfigure", None)
-        if reconfigure is not None:
-            reconfigure(errors="replace")
-    options = make_parser().parse_args(arguments)
-    try:
-        return COMMANDS[options.command](options)
-    except BrokenPipeError:  # the reader of a pipe has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    try:  # imports take a while: Ctrl-C may come during them
+        from riskalign.cli.parser import make_parser
+
+        for stream in (sys.stdout, sys.stderr):  # class names may hold letters a terminal lacks
+            reconfigure = getattr(stream, "reconfigure", None)
+            if reconfigure is not None:
+                reconfigure(errors="replace")
+        return _run(make_parser().parse_args(arguments))
     except KeyboardInterrupt:
+        print("riskalign: interrupted", file=sys.stderr)
         return INTERRUPTED
-    except MemoryError:
-        print_error("there is not enough memory. Write the predictions to Parquet, or use fewer.")
-    except (ValueError, TypeError, OSError, ImportError) as error:
-        print_error(words_of_options(str(error)))
-    return 2
+
+
+def _run(options: argparse.Namespace) -> int:
+    """Run one command; every exception becomes one line and an exit code that is no verdict."""
+    from riskalign.cli import output
+
+    try:
+        from riskalign.cli.commands import compare, demo, report
+        from riskalign.cli.pictures import plot
+
+        commands = {"report": report, "compare": compare, "plot": plot, "demo": demo}
+        return commands[options.command](options)
+    except Exception as error:
+        if options.debug:
+            traceback.print_exc()
+        if isinstance(error, MemoryError):
+            output.print_error(
+                "there is not enough memory. Write the predictions to Parquet, or use fewer."
+            )
+        elif isinstance(error, OSError | ImportError) or _is_about_input(error):
+            output.print_error(output.words_of_options(str(error)))
+        else:
+            output.print_internal_error(error)
+            return INTERNAL_ERROR
+        return BAD_INPUT
+
+
+def _is_about_input(error: Exception) -> bool:
+    """Whether a `raise` statement of riskalign made it: all checks of input are of this kind.
+
+    A ValueError or TypeError of numpy, of scipy or of a built-in function is our own fault.
+    """
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None or not isinstance(error, ValueError | TypeError):
+        return False
+    name = str(trace.tb_frame.f_globals.get("__name__"))
+    instruction = trace.tb_frame.f_code.co_code[trace.tb_lasti]
+    return name.startswith("riskalign.") and dis.opname[instruction] == "RAISE_VARARGS"

@@ -13,7 +13,7 @@ import numpy as np
 
 import riskalign
 from riskalign import datasets
-from riskalign.cli.output import print_lines, write_whole
+from riskalign.cli.output import check_outputs, print_lines, write_whole
 from riskalign.cli.parser import make_parser
 from riskalign.cli.tables import comparison_lines, report_csv, report_json, report_lines
 from riskalign.comparison import compare as compare_models
@@ -29,6 +29,8 @@ DEMO_CLASSES = ("cat", "dog", "bird", "fish")
 
 def report(options: argparse.Namespace) -> int:
     """`riskalign report`."""
+    outputs = {f"--{kind}": getattr(options, kind) for kind in ("html", "json", "csv")}
+    check_outputs(outputs, [options.file, options.labels])
     file = opened(options, options.file)
     summary = _summary(options, file)
     heading = f"{file.path.name}: {file.description}"
@@ -88,6 +90,7 @@ def _summary(options: argparse.Namespace, file: PredictionFile) -> Summary:
 
 def compare(options: argparse.Namespace) -> int:
     """`riskalign compare`."""
+    check_outputs({"--json": options.json}, [options.first, options.second, options.labels])
     files = [opened(options, path) for path in (options.first, options.second)]
     labels, *probabilities = same_rows(files, options.normalize)
     notion = options.notion or ("binary" if probabilities[0].shape[1] == 2 else "classwise")
@@ -140,8 +143,9 @@ def same_rows(files: Sequence[PredictionFile], normalize: bool) -> list[Any]:
 
 def demo(options: argparse.Namespace) -> int:
     """`riskalign demo`."""
-    data = datasets.temperature(DEMO_ROWS, len(DEMO_CLASSES), t2=0.6, seed=0)
     table = options.directory / "riskalign-demo.csv"
+    check_outputs({"--directory": table}, [])
+    data = datasets.temperature(DEMO_ROWS, len(DEMO_CLASSES), t2=0.6, seed=0)
     lines = [",".join(["label", *(f"p_{name}" for name in DEMO_CLASSES)])]
     lines += [
         ",".join([DEMO_CLASSES[y], *(f"{p:.6f}" for p in row)])

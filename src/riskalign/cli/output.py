@@ -6,8 +6,11 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
+
+import riskalign
 
 OPTIONS = {
     "from_logits": "--logits",
@@ -49,9 +52,26 @@ def print_error(message: str) -> None:
     print(printable(f"riskalign: error: {message}"), file=sys.stderr)
 
 
+def print_internal_error(error: Exception) -> None:
+    """One line on the standard error: what happened, and how to report it."""
+    happened = " ".join(f"{type(error).__name__}: {error}".split())
+    message = (
+        f"riskalign: internal error: {happened}. This is a defect of riskalign "
+        f"{riskalign.__version__}, not a result. Please report it with the output of the same "
+        "command with --debug."
+    )
+    print(printable(message), file=sys.stderr)
+
+
 def print_lines(lines: Iterable[str]) -> None:
-    """Lines on the standard output."""
-    print("\n".join(printable(line) for line in lines), flush=True)
+    """Lines on the standard output; where its reader has gone, on nothing.
+
+    The command goes on, because its files and its exit code are still wanted.
+    """
+    try:
+        print("\n".join(printable(line) for line in lines), flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def shortened(text: str, width: int) -> str:
@@ -72,17 +92,59 @@ def in_columns(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
+def check_outputs(outputs: Mapping[str, Path | None], inputs: Sequence[Path | None]) -> None:
+    """Refuse outputs that cannot be written, or that would replace an input or each other.
+
+    Parameters
+    ----------
+    outputs : paths by the option that names them, None where it was not given
+    inputs : files that are read
+    """
+    named = [(option, path) for option, path in outputs.items() if path is not None]
+    for option, path in named:
+        _check_place(path)
+        if any(_same_file(path, other) for other in inputs if other is not None):
+            raise ValueError(f"{option} {path} would replace the input. Name another file.")
+    for (option, path), (other_option, other) in combinations(named, 2):
+        if _same_file(path, other) and not _is_stream(path):
+            raise ValueError(
+                f"{option} and {other_option} name the same file, {path}. Name two files."
+            )
+
+
+def _same_file(path: Path, other: Path) -> bool:
+    """Whether two paths lead to one file, through links of any kind."""
+    if path.exists() and other.exists():
+        return os.path.samefile(path, other)
+    return os.path.realpath(path) == os.path.realpath(other)
+
+
+def _is_stream(path: Path) -> bool:
+    """Whether it is a device or a pipe, such as /dev/stdout, which is not replaced."""
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def _check_place(path: Path) -> None:
+    """Refuse a path where no file can be written."""
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a directory. Name a file in it.")
+    if _is_stream(path):
+        return
+    path = Path(os.path.realpath(path))
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"{path.parent}: no such directory to write {path.name} into.")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise PermissionError(f"{path.parent} is not writable. Name a file in another directory.")
+
+
 def write_whole(path: Path, content: str | bytes) -> None:
     """Write a file under another name, then rename it: no reader sees half of it."""
     data = content.encode("utf-8") if isinstance(content, str) else content
-    path = Path(os.path.realpath(path))  # a link stays a link
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} is a directory. Name a file in it.")
-    if path.exists() and not path.is_file():  # a device or a pipe, such as /dev/stdout
+    _check_place(path)
+    if _is_stream(path):
         path.write_bytes(data)
         return
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"{path.parent}: no such directory to write {path.name} into.")
+    path = Path(os.path.realpath(path))  # a link stays a link
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:

@@ -11,14 +11,24 @@ import riskalign
 from riskalign.data.notions import NOTIONS
 from riskalign.equations.losses import LOSSES
 
-TOP = """\
+EXIT_CODES = """\
+exit codes:
+  0    the question was answered
+  1    the gate failed: the error is above --fail-above
+  2    bad input or usage
+  3    an internal error, a defect of riskalign; --debug shows where
+  130  interrupted by Ctrl-C
+"""
+
+TOP = f"""\
 examples:
   riskalign demo                               see what a report looks like
   riskalign report predictions.csv             the calibration error, in a table
   riskalign report predictions.csv --html report.html
   riskalign compare model-a.npz model-b.npz    which is calibrated better?
   riskalign plot predictions.parquet -o reliability.png
-"""
+
+{EXIT_CODES}"""
 
 FILES = """\
 files:
@@ -41,8 +51,7 @@ examples:
                                  the error is above 0.01 beyond reasonable doubt
 
 {FILES}
-exit codes: 0 all is well, 1 the error is above --fail-above, 2 an error
-"""
+{EXIT_CODES}"""
 
 COMPARE = f"""\
 example:
@@ -50,7 +59,8 @@ example:
 
 The files hold predictions for the same rows, in the same order.
 
-{FILES}"""
+{FILES}
+{EXIT_CODES}"""
 
 PLOT = f"""\
 examples:
@@ -63,15 +73,19 @@ By default two classes are drawn as the curve of the second, more as that of the
 predicted class. The class-wise picture has a diagram for each of up to twelve
 classes, the most frequent.
 
-{FILES}"""
+{FILES}
+{EXIT_CODES}"""
 
-DEMO = """\
+DEMO = f"""\
 example:
   riskalign demo --directory /tmp
 
 Writes riskalign-demo.csv, 5,000 made-up predictions of an over-confident model
 of four classes, and riskalign-demo.html, the report of that file.
-"""
+
+{EXIT_CODES}"""
+
+DEBUG = "show the traceback of an error"
 
 
 class Parser(argparse.ArgumentParser):
@@ -92,6 +106,7 @@ def make_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=riskalign.__version__)
+    parser.add_argument("--debug", action="store_true", help=DEBUG)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_report(commands)
     _add_compare(commands)
@@ -104,7 +119,7 @@ Commands: TypeAlias = "argparse._SubParsersAction[Parser]"
 
 
 def _command(commands: Commands, name: str, summary: str, epilog: str) -> argparse.ArgumentParser:
-    return commands.add_parser(
+    command = commands.add_parser(
         name,
         help=summary,
         description=summary[0].upper() + summary[1:],
@@ -112,6 +127,9 @@ def _command(commands: Commands, name: str, summary: str, epilog: str) -> argpar
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    # Without a default, it does not undo a --debug before the command.
+    command.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=DEBUG)
+    return command
 
 
 def _add_report(commands: Commands) -> None:

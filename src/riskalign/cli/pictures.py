@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from riskalign.cli.commands import opened
-from riskalign.cli.output import print_lines, write_whole
+from riskalign.cli.output import check_outputs, print_lines, write_whole
 from riskalign.data.files import PredictionFile
 from riskalign.gathering import Rows
 from riskalign.plots import reliability_diagram, reliability_grid
@@ -31,6 +31,7 @@ def plot(options: argparse.Namespace) -> int:
             "the canonical notion has no curve to draw: it is about whole vectors. Use --notion "
             "top-label or classwise."
         )
+    check_outputs({"--output": options.output}, [options.file, options.labels])
     plt = pyplot()
     plt.switch_backend("agg")  # no window, and no need of a display
     file = opened(options, options.file)

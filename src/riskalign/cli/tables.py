@@ -30,17 +30,12 @@ def report_lines(summary: Summary, heading: str) -> Iterable[str]:
     yield ""
     yield shortened(f"{words.title_of(result)}: {result.n_samples:,} rows{classes}", WIDTH)
     yield ""
-    gap = summary.overconfidence
-    yield _line("accuracy", words.percent(summary.accuracy))
-    yield _line(
-        "mean confidence",
-        words.percent(summary.mean_confidence),
-        f"{words.direction(gap)} by {abs(100 * gap):.2f} points",
-    )
+    yield from _averages(summary)
     yield _line("risk", words.number(result.risk), "mean loss, observed")
     yield _line("calibration error", words.number(result.value), words.interval(result))
     if result.loss == "l2":
-        yield _line(" its square root", words.number(result.root), "on the scale of probabilities")
+        meaning = f"root mean square{words.per_class(result)}"
+        yield _line(" typical |R - f|", words.number(result.root), meaning)
     if result.refinement is not None:
         yield _line("refinement", words.number(result.refinement), "what calibration cannot mend")
     if summary.test is not None:
@@ -53,6 +48,27 @@ def report_lines(summary: Summary, heading: str) -> Iterable[str]:
     yield from _worst_classes(summary)
     yield ""
     yield from _wrapped(words.verdict(summary))
+
+
+def _averages(summary: Summary) -> Iterable[str]:
+    """What was predicted on average and what came true: of one class, or of the top label."""
+    result, found = summary.result, summary.result.binary
+    if found is None:
+        yield _line("accuracy", words.percent(summary.accuracy))
+        yield _line("mean confidence", words.percent(summary.mean_confidence))
+        if result.overconfidence is not None:
+            gap = f"{words.points(result.overconfidence.gap)} pts"
+            yield _line(" less accuracy", gap, f"{words.gap_interval(result)}: {result.direction}")
+        return
+    ratio = words.ends(found.ratio_interval, found.confidence)
+    slope = words.ends(found.slope_interval, found.confidence)
+    intercept = words.ends(found.intercept_interval, found.confidence)
+    subject = words.positive_class(result)
+    yield _line("mean predicted", words.share(found.mean_prediction), subject)
+    yield _line("observed", words.share(found.frequency))
+    yield _line(" their ratio", words.ratio(found.ratio), f"{ratio}: {found.direction}")
+    yield _line("calibration slope", f"{found.slope:.2f}", f"{slope}, 1 is ideal")
+    yield _line(" and intercept", f"{found.intercept:.2f}", f"{intercept}, 0 is ideal")
 
 
 def _line(name: str, value: str, meaning: str = "") -> str:
@@ -75,7 +91,7 @@ def _worst_classes(summary: Summary) -> Iterable[str]:
         return
     worst = np.argsort(-result.per_class, kind="stable")[:WORST].tolist()
     total = float(np.abs(result.per_class).sum()) or 1.0
-    rows = [["worst classes", "error", "share", "mean f - R", ""]]
+    rows = [["worst classes", "error", "share", "mean f - R"]]
     for k in worst:
         gap = float(result.overconfidence.per_class[k])
         rows.append(
@@ -84,7 +100,6 @@ def _worst_classes(summary: Summary) -> Iterable[str]:
                 f"{result.per_class[k]:.6f}",
                 f"{result.per_class[k] / total:.1%}",
                 f"{gap:+.4f}",
-                "" if abs(gap) < 5e-5 else "too high" if gap > 0 else "too low",
             ]
         )
     yield ""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from riskalign.data.counts import CellCounts
+from riskalign.data.counts import Atoms
 from riskalign.data.notions import TOP_LABEL, Notion
 from riskalign.data.rows import RowTable
 from riskalign.data.sample import Sample
@@ -47,28 +47,29 @@ class Case:
         cls, state: SketchState, loss: ProperLoss, classes: tuple[str, ...] | None = None
     ) -> Case:
         """What a sketch knows: all rows, or some of them and counts."""
-        table, notion = state.table, state.notion.of_kept
-        sample = _kept_sample(table, state.classes if classes is None else classes)
+        table, notion = state.rows, state.notion.of_reduced
+        sample = _kept_sample(table, state.settings.classes if classes is None else classes)
         problems = notion.problems(sample, loss)
         if not table.complete and state.counts is not None:
-            problems = [_of_cells(each, state.counts, k) for k, each in enumerate(problems)]
+            problems = [
+                _of_cells(each, state.counts.atoms(k)) for k, each in enumerate(problems)
+            ]
         (top,) = notion.top_label.problems(sample, loss)
-        if not table.complete and state.counts is not None:
-            if state.top is not None:
-                top = _of_cells(top, state.top, 0)
-            else:
-                top = notion.top_of(problems[0])
+        if not table.complete:
+            top = _of_cells(top, state.top_atoms())
+            if not notion.whole_rows:  # a cell is all that there is to know of its rows
+                sample = _sample_of(problems[0], sample.classes)
         # The joint problem is known by the rows alone.
         by_rows = table.complete or state.counts is not None
-        n = state.n_samples if by_rows else int(table.rows.counts.sum())
+        n = state.n_rows if by_rows else int(table.rows.counts.sum())
         return cls(sample, notion, loss, problems, n, top, table.complete, state)
 
     def of_top_label(self) -> Case:
         """The same rows, asked for their top label."""
-        notion = TOP_LABEL.of_kept
-        p, right = TOP_LABEL.kept(self.sample.probabilities, self.sample.labels)
+        notion = TOP_LABEL.of_reduced
+        p, right = TOP_LABEL.reduce(self.sample.probabilities, self.sample.labels)
         sample = replace(
-            self.sample, probabilities=on_simplex(p[:, 0]), labels=right.astype(np.intp)
+            self.sample, probabilities=on_simplex(p), labels=right.astype(np.intp)
         )
         return replace(self, sample=sample, notion=notion, problems=[self.top], state=None)
 
@@ -76,9 +77,10 @@ class Case:
         """Which row of the case each of the rows is of which it was made."""
         if self.state is None:
             return np.arange(len(rows.labels))
-        predictions, labels = self.state.notion.kept(rows.probabilities, rows.labels)
-        found = self.state.table.find(predictions, labels, rows.weights)
-        kept = self.state.table.rows.weights > 0  # rows without weight are not in the sample
+        predictions, labels = self.state.notion.reduce(rows.probabilities, rows.labels)
+        predictions = Problem.free(predictions)
+        found = self.state.rows.find(predictions, labels, rows.weights)
+        kept = self.state.rows.rows.weights > 0  # rows without weight are not in the sample
         return (np.cumsum(kept) - 1)[found]
 
     @classmethod
@@ -86,12 +88,6 @@ class Case:
         """All rows of a sample."""
         (top,) = TOP_LABEL.problems(sample, loss)
         return cls(sample, notion, loss, notion.problems(sample, loss), len(sample.labels), top)
-
-    @property
-    def top_gap(self) -> float:
-        """Mean of f - y for the class that each row ranks first."""
-        top = self.top
-        return float(top.weights @ (top.predictions - top.labels) / top.weights.sum())
 
     @property
     def divergence(self) -> str:
@@ -119,9 +115,8 @@ def _kept_sample(table: RowTable, classes: tuple[str, ...]) -> Sample:
     )
 
 
-def _of_cells(problem: Problem, counts: CellCounts, k: int) -> Problem:
+def _of_cells(problem: Problem, atoms: Atoms) -> Problem:
     """A problem by its cells in place of its rows."""
-    atoms = counts.atoms(k)
     used = atoms.totals > 0
     totals = atoms.totals[used]
     return replace(
@@ -130,4 +125,15 @@ def _of_cells(problem: Problem, counts: CellCounts, k: int) -> Problem:
         labels=atoms.labels[used].astype(np.int8),
         weights=totals,
         sample_weights=atoms.squares[used] / totals,
+    )
+
+
+def _sample_of(problem: Problem, classes: tuple[str, ...]) -> Sample:
+    """The rows of a one-dimensional problem as a sample."""
+    return Sample(
+        problem.points,
+        problem.labels.astype(np.intp),
+        problem.weights,
+        classes,
+        problem.sample_weights,
     )

@@ -8,7 +8,7 @@ points on a simplex with labels.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -35,7 +35,8 @@ class Notion:
 
     per_class = False  # whether results hold one entry per class, and the value is their sum
     joint = False  # whether the whole vector is one problem
-    one_probability = False  # whether one probability per row says all
+    whole_rows = True  # whether a sketch keeps the whole vector of a row, or one probability
+    is_one_class = False  # whether that probability is of one and the same class
 
     def check(self, n_classes: int) -> None:
         """Refuse a number of classes for which the notion has no meaning."""
@@ -48,28 +49,23 @@ class Notion:
         """Labels of problem k, ``(n,)``; labels may hold several sets, ``(n, B)``."""
         raise NotImplementedError
 
-    def kept(
-        self, probabilities: FloatArray, labels: IntArray
-    ) -> tuple[FloatArray, LabelArray]:
-        """What a sketch keeps of rows: predictions ``(n, d)`` and labels ``(n,)``.
-
-        One-dimensional notions keep one probability per row and whether it came true.
-        """
+    def reduce(self, probabilities: FloatArray, labels: IntArray) -> tuple[FloatArray, LabelArray]:
+        """What a sketch keeps of rows: predictions ``(n,)`` or ``(n, K)``, and labels ``(n,)``."""
         return probabilities, labels
 
+    def gap_of(self, problems: Sequence[Problem], top: Problem) -> Problem:
+        """The problem whose mean of f - y says which way predictions err."""
+        return problems[0] if self.is_one_class else top
+
     @property
-    def of_kept(self) -> Notion:
-        """The notion for rows of which only `kept` is known, as the pair (1 - p, p)."""
+    def of_reduced(self) -> Notion:
+        """The notion for rows that were reduced, as the pair (1 - p, p)."""
         return self
 
     @property
     def top_label(self) -> Notion:
         """The notion that asks for the top label of the same rows."""
         return TOP_LABEL
-
-    def top_of(self, problem: Problem) -> Problem:
-        """The top-label problem, from the one problem of a notion of one probability."""
-        return problem
 
     def n_problems(self, n_classes: int) -> int:
         """Number of problems."""
@@ -121,11 +117,12 @@ class Notion:
 
 def _at_most_one(p: FloatArray) -> FloatArray:
     """Probabilities without their row: above one by rounding they have no complement."""
-    return np.minimum(p, 1.0) if (p > 1.0).any() else p
+    return np.minimum(p, 1.0) if p.max(initial=0.0) > 1.0 else p
 
 
 class _Binary(Notion):
-    one_probability = True
+    whole_rows = False
+    is_one_class = True
 
     def check(self, n_classes: int) -> None:
         if n_classes != 2:
@@ -134,18 +131,11 @@ class _Binary(Notion):
                 "'classwise' or 'canonical', or pass one column of `y_prob`."
             )
 
-    def kept(
-        self, probabilities: FloatArray, labels: IntArray
-    ) -> tuple[FloatArray, LabelArray]:
-        return _at_most_one(probabilities[:, 1:]), labels
+    def reduce(self, probabilities: FloatArray, labels: IntArray) -> tuple[FloatArray, LabelArray]:
+        return _at_most_one(probabilities[:, 1]), labels
 
     def columns(self, probabilities: FloatArray) -> FloatArray:
         return probabilities[:, 1:]
-
-    def top_of(self, problem: Problem) -> Problem:
-        p, came = problem.predictions, problem.labels == 1
-        right = ((p > 0.5) == came).astype(np.int8)
-        return replace(problem, predictions=np.maximum(p, 1 - p), labels=right)
 
     def outcomes(self, probabilities: FloatArray, labels: IntArray, k: int) -> LabelArray:
         return labels.astype(np.int8)
@@ -158,18 +148,16 @@ class _Binary(Notion):
 
 
 class _TopLabel(Notion):
-    one_probability = True
+    whole_rows = False
 
-    def kept(
-        self, probabilities: FloatArray, labels: IntArray
-    ) -> tuple[FloatArray, LabelArray]:
+    def reduce(self, probabilities: FloatArray, labels: IntArray) -> tuple[FloatArray, LabelArray]:
         top = probabilities.argmax(axis=1)
-        p = np.take_along_axis(probabilities, top[:, None], axis=1)
+        p = probabilities[np.arange(len(top)), top]
         return _at_most_one(p), (top == labels).astype(np.int8)
 
     @property
-    def of_kept(self) -> Notion:
-        return _KeptTopLabel(self.name, self.title, self.question)
+    def of_reduced(self) -> Notion:
+        return _ReducedTopLabel(self.name, self.title, self.question)
 
     def columns(self, probabilities: FloatArray) -> FloatArray:
         return probabilities.max(axis=1, keepdims=True)
@@ -188,10 +176,10 @@ class _TopLabel(Notion):
         return None
 
 
-class _KeptTopLabel(Notion):
+class _ReducedTopLabel(Notion):
     """The top label of rows of which its probability and whether it is right are known."""
 
-    one_probability = True
+    whole_rows = False
 
     @property
     def top_label(self) -> Notion:

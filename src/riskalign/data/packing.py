@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from riskalign.data.counts import CellCounts, Part
+from riskalign.data.counting import Part
+from riskalign.data.counts import CellCounts
 from riskalign.data.format import Array, SketchFormatError
 from riskalign.data.rows import Rows, RowTable, distinct, ranks
 from riskalign.data.totals import Totals

@@ -24,7 +24,8 @@ from riskalign.data.cells import Numbers
 from riskalign.data.counts import MOST_ROWS, Atoms, CellCounts
 from riskalign.data.format import SketchFormatError, pack, unpack
 from riskalign.data.rows import RowTable
-from riskalign.data.settings import FINE, N_BINS, NOTIONS, Settings, top_label
+from riskalign.data.notions import NOTIONS, TOP_LABEL, Notion
+from riskalign.data.settings import FINE, N_BINS, Settings
 from riskalign.data.totals import Totals
 
 
@@ -48,8 +49,8 @@ class SketchState:
     --------
     >>> import numpy as np
     >>> settings = Settings.of("binary", ("no", "yes"))
-    >>> a = SketchState(settings).update(np.array([0.2, 0.7, 0.2]), np.array([0, 1, 0]))
-    >>> b = SketchState(settings).update(np.array([0.7]), np.array([1]))
+    >>> a = SketchState(settings).update(np.array([[0.8, 0.2], [0.3, 0.7], [0.8, 0.2]]), np.array([0, 1, 0]))
+    >>> b = SketchState(settings).update(np.array([[0.3, 0.7]]), np.array([1]))
     >>> a.merge(b).n_rows, len(a.rows.rows), a.rows.complete
     (4, 2, True)
     """
@@ -58,12 +59,12 @@ class SketchState:
         self.settings = settings
         self.n_rows = 0
         self.weighted = False
-        notion, n_problems = NOTIONS[settings.notion], settings.n_problems
-        n_bins = 1 if notion.top else N_BINS
+        notion, n_problems = settings.asked, settings.n_problems
+        n_bins = 1 if notion.whole_rows else N_BINS
         self.rows = RowTable(settings.width, settings.limit)
         self.counts = CellCounts(n_problems, settings.bits, n_bins) if n_problems else None
-        self.top = CellCounts(1, FINE, N_BINS) if notion.top else None
-        self.totals = Totals() if notion.totals else None
+        self.top = CellCounts(1, FINE, N_BINS) if notion.whole_rows else None
+        self.totals = None if notion.is_one_class else Totals()
 
     def update(
         self, p: Numbers, labels: LabelArray, weights: FloatArray | None = None
@@ -72,20 +73,20 @@ class SketchState:
 
         Parameters
         ----------
-        p : (n, K), float32 or float64; for binary calibration also (n,)
+        p : (n, K), float32 or float64
             Valid probabilities; nothing is checked here.
         labels : (n,), integers from 0 to K - 1
         weights : (n,), optional
             1 for every row if left out.
         """
         self._expect(len(labels))
-        points, outcomes = NOTIONS[self.settings.notion].reduce(p, labels)
+        points, outcomes = self.notion.reduce(p, labels)
         matrix = points[:, None] if points.ndim == 1 else points
         self.rows.add(matrix, outcomes, weights)
         if self.counts is not None:
             self.counts.add(points, outcomes, weights)
         if self.top is not None:
-            self.top.add(*top_label(p, labels), weights)
+            self.top.add(*TOP_LABEL.reduce(p, labels), weights)
         if self.totals is not None:
             self.totals.add(p, labels, weights)
         self.n_rows += len(labels)
@@ -112,6 +113,11 @@ class SketchState:
         self.n_rows += other.n_rows
         self.weighted |= other.weighted
         return self
+
+    @property
+    def notion(self) -> Notion:
+        """The notion that decides what is kept."""
+        return self.settings.asked
 
     def copy(self) -> SketchState:
         """A state of the same rows that changes on its own."""

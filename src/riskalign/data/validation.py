@@ -50,6 +50,8 @@ def as_sample(
     """
     scores = _numeric(y_prob, "y_prob")
     truth = _array(y_true, "y_true")
+    if classes is None:
+        truth = _as_numbers(truth)
     _reject_swapped(truth, scores)
     if scores.ndim not in (1, 2) or (scores.ndim == 2 and scores.shape[1] < 2):
         raise ValueError(
@@ -108,6 +110,8 @@ def _numeric(values: object, name: str) -> FloatArray:
     if array.dtype.kind in "OUSb" and array.size:
         try:
             return array.astype(np.float64)
+        except OverflowError:
+            raise ValueError(f"`{name}` holds an integer that is too large for float64.") from None
         except (TypeError, ValueError) as error:
             raise TypeError(
                 f"`{name}` must hold numbers; found {array.dtype}. The order is (y_true, y_prob)."
@@ -115,6 +119,29 @@ def _numeric(values: object, name: str) -> FloatArray:
     if array.dtype.kind not in "fiubOUS":
         raise TypeError(f"`{name}` must hold real numbers; found {array.dtype}.")
     return array.astype(np.float64, copy=False)
+
+
+def _as_numbers(truth: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Labels that are objects or strings as numbers; other labels as they are."""
+    if truth.dtype.kind not in "OUSfiub":
+        raise TypeError(
+            f"`y_true` must hold class numbers; found {truth.dtype}. Pass `classes=` for other "
+            "labels."
+        )
+    if truth.dtype.kind not in "OUS":
+        return truth
+    try:
+        return truth.astype(np.float64)
+    except OverflowError:
+        raise ValueError(
+            "`y_true` holds an integer that is too large for a class number. Pass `classes=` for "
+            "other labels."
+        ) from None
+    except (TypeError, ValueError):
+        raise TypeError(
+            "`y_true` holds names. Pass `classes=` with the names in the order of the columns "
+            "of `y_prob` (for one probability: the negative class, then the positive)."
+        ) from None
 
 
 def _reject_swapped(truth: npt.NDArray[Any], scores: FloatArray) -> None:
@@ -245,14 +272,6 @@ def _labels(truth: npt.NDArray[Any], n_classes: int, classes: Sequence[object] |
                 f"`y_true` holds {error.args[0]!r}, which is not among `classes`. The classes are "
                 f"{', '.join(repr(c) for c in list(classes)[:10])}"
                 f"{', ...' if n_classes > 10 else ''}."
-            ) from None
-    if truth.dtype.kind in "OUS":
-        try:
-            truth = truth.astype(np.float64)
-        except (TypeError, ValueError):
-            raise TypeError(
-                "`y_true` holds names. Pass `classes=` with the names in the order of the columns "
-                "of `y_prob` (for one probability: the negative class, then the positive)."
             ) from None
     if truth.dtype.kind == "f" and not np.isfinite(truth).all():
         row = int(np.argmax(~np.isfinite(truth)))

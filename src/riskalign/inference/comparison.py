@@ -6,11 +6,16 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from scipy.special import ndtr, ndtri
+import numpy as np
+from scipy.special import ndtr, ndtri, ndtri_exp
 
 from riskalign.equations.arrays import FloatArray
 from riskalign.inference.interval import paired_error
 from riskalign.inference.null import Model
+
+
+ROUNDING = 1e-9
+"""A standard error below this share of the difference is 0 but for rounding."""
 
 
 @dataclass(frozen=True)
@@ -79,13 +84,15 @@ def compared(
     first, second = (float(weights @ own) for own in terms)
     error = paired_error(models, [1.0, -1.0], terms[0] - terms[1], seed)
     difference = first - second
+    if error <= ROUNDING * abs(difference):
+        error = _error_of_equal_rows(difference, int(np.count_nonzero(weights)))
     reach = float(ndtri((1 + confidence) / 2)) * error
     return Comparison(
         difference=difference,
         standard_error=error,
         interval=(difference - reach, difference + reach),
         confidence=confidence,
-        p_value=_p_value(difference, error),
+        p_value=1.0 if difference == 0 else float(2 * ndtr(-abs(difference) / error)),
         values=(first, second),
         names=(str(names[0]), str(names[1])),
         notion=models[0].notion.name,
@@ -94,8 +101,10 @@ def compared(
     )
 
 
-def _p_value(difference: float, error: float) -> float:
-    """Two-sided; without noise any difference is one of the models, and none is none."""
-    if difference == 0:
-        return 1.0
-    return float(2 * ndtr(-abs(difference) / error)) if error > 0 else 0.0
+def _error_of_equal_rows(difference: float, n: int) -> float:
+    """The standard error of a difference that n rows share, whose sample variance is 0.
+
+    Few rows that agree prove little. By a sign test their two-sided p-value is 2^(1 - n): the
+    standard error is the one that leads to this p-value.
+    """
+    return abs(difference) / -float(ndtri_exp(-n * np.log(2)))

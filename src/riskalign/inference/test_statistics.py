@@ -59,6 +59,9 @@ class Places:
         columns = (p, base, rest, own / rest)
         return cls(*(column[:, None] for column in columns), loss)
 
+    def take(self, i):
+        return Places(self.p[i], self.base[i], self.rest[i], self.share[i], self.loss)
+
     def terms(self, sums, y):
         R = sums / self.rest
         R += self.base - self.share * y
@@ -85,45 +88,52 @@ class Scale:
         self.to_coarse = csr_array(transfer.T)
         self.kernel, peak = kernel_matrix(kernel, bandwidth)
         p, u = problem.predictions, problem.units
-        self.w = problem.weights
-        fixed = self.to_coarse @ (spread.T @ np.stack([self.w, self.w * p], 1))
-        sums = np.column_stack([self.kernel @ fixed, peak])
-        at_rows = spread @ (transfer @ sums)
-        own = at_rows[:, 2] * u
-        lone = at_rows[:, 0] - own < crowd * own
-        if u.min() < u.max(): lone[:] = True
-        if np.count_nonzero(~lone) < 2 * len(nodes): lone[:] = True
-        self.lone = np.flatnonzero(lone)
-        self.mass = self.to_coarse @ (spread.T @ (self.w * ~lone))
-        x = nodes.probabilities
-        self.at_nodes = None if lone.all() else Places.of(x, sums[:, 0], sums[:, 1], peak * u[0], problem.loss)
-        self.interpolation = nodes.weights(p[self.lone])
-        self.spread = spread[self.lone].T * 1.0
-        at = self.interpolation @ sums
-        self.at_rows = Places.of(p[self.lone], at[:, 0], at[:, 1], at[:, 2] * u[self.lone], problem.loss)
+        w = problem.weights
+        all_rows = spread.T @ np.stack([np.ones_like(p), p, p * (1 - p)], 1)
+        self.all = all_rows[:, :1]
+        sums = np.column_stack([self.kernel @ (self.to_coarse @ all_rows), peak])
+        at_rows = spread @ (transfer @ sums) / w[:, None]
+        own = at_rows[:, 3] * u
+        rest = at_rows[:, 0] - own
+        self.at_nodes = Places.of(nodes.probabilities, sums[:, 0], sums[:, 1], peak * u[0], problem.loss)
+        self.direct = []
+        v = np.maximum(at_rows[:, 2] / at_rows[:, 0], p * (1 - p))
+        for y, share in ((0, 1 - p), (1, p)):
+            rows = np.flatnonzero(rest * share**2 < crowd * own * v)
+            weights = nodes.weights(p[rows])
+            at = weights @ sums
+            places = Places.of(p[rows], at[:, 0], at[:, 1], at[:, 3] * u[rows], problem.loss)
+            fine_w = spread[rows]
+            self.direct.append((rows, w[rows], places, stencils(weights), stencils(fine_w)))
 
     def sums(self, y, masses):
         at_nodes = self.kernel @ (self.to_coarse @ masses)
         result = np.zeros(y.shape[1])
-        if len(self.lone):
-            own = y[self.lone]
-            result += self.w[self.lone] @ self.at_rows.terms(self.interpolation @ at_nodes, own)
-            masses = masses - self.spread @ (self.w[self.lone, None] * own)
-        if self.at_nodes is not None:
-            m1 = self.to_coarse @ masses
-            result += np.einsum("ab,ab->b", m1, self.at_nodes.terms(at_nodes, 1.0))
-            result += np.einsum("ab,ab->b", self.mass[:, None] - m1, self.at_nodes.terms(at_nodes, 0.0))
+        n_sets = y.shape[1]
+        for label, pooled in ((0, self.all - masses), (1, masses)):
+            rows, w, places, (idx, val), (fidx, fval) = self.direct[label]
+            if len(rows):
+                place, sets = np.divmod(np.flatnonzero(y[rows] == label), n_sets)
+                at = np.einsum("rs,rs->r", val[place], at_nodes[idx[place], sets[:, None]])
+                terms = w[place] * places.take(place).terms(at[:, None], float(label))[:, 0]
+                result += np.bincount(sets, terms, n_sets)
+                flat = fidx[place] * n_sets + sets[:, None]
+                pooled = pooled - np.bincount(flat.ravel(), fval[place].ravel(), pooled.size).reshape(pooled.shape)
+            result += np.einsum("ab,ab->b", self.to_coarse @ pooled, self.at_nodes.terms(at_nodes, float(label)))
         return result
 
+def stencils(m):
+    return m.indices.reshape(-1, 8), m.data.reshape(-1, 8)
 
 class NodeStatistics:
     def __init__(self, problem, kernel, bandwidths, crowd=CROWD):
         fine = nodes_at(kernel, min(bandwidths))
         self.spread = fine.weights(problem.predictions)
+        self.spread.data *= np.repeat(problem.weights, 8)
         self.w = problem.weights
         self.scales = [Scale(problem, self.spread, fine, kernel, h, crowd) for h in bandwidths]
 
     def sums(self, outcomes):
         y = outcomes.astype(float)
-        masses = self.spread.T @ (self.w[:, None] * y)
+        masses = self.spread.T @ y
         return np.stack([scale.sums(y, masses) for scale in self.scales])

@@ -162,12 +162,10 @@ def _card(name: str, value: str, *notes: str) -> str:
 
 def _cards(summary: Summary) -> Iterable[tuple[str, ...]]:
     result = summary.result
-    root = f"its square root: {words.number(result.root)}" if result.loss == "l2" else ""
+    typical = f"typical |R {MINUS} f|: {words.number(result.root)}{words.per_class(result)}"
+    root = typical if result.loss == "l2" else ""
     yield "Calibration error", words.number(result.value), words.interval(result), root
-    yield "Accuracy", words.percent(summary.accuracy)
-    gap = summary.overconfidence
-    note = f"{abs(100 * gap):.2f} points {'above' if gap > 0 else 'below'} accuracy"
-    yield "Mean confidence", words.percent(summary.mean_confidence), note
+    yield from _averages(summary)
     yield "Risk", words.number(result.risk), "mean loss, observed"
     if result.refinement is not None:
         yield "Refinement", words.number(result.refinement), "what calibration cannot mend"
@@ -177,6 +175,29 @@ def _cards(summary: Summary) -> Iterable[tuple[str, ...]]:
             words.test_p_value(summary.test).replace("<=", "\u2264"),
             "that labels follow the predictions",
         )
+
+
+def _averages(summary: Summary) -> Iterable[tuple[str, ...]]:
+    """What was predicted on average and what came true: of one class, or of the top label."""
+    result, found = summary.result, summary.result.binary
+    if found is None:
+        yield "Accuracy", words.percent(summary.accuracy)
+        yield "Mean confidence", words.percent(summary.mean_confidence)
+        if result.overconfidence is not None:
+            gap = f"{words.points(result.overconfidence.gap)} points".replace("-", MINUS)
+            interval = words.gap_interval(result).replace("-", MINUS)
+            yield "Confidence less accuracy", gap, interval, result.direction or ""
+        return
+    yield "Mean predicted", words.share(found.mean_prediction), words.positive_class(result)
+    yield "Observed", words.share(found.frequency)
+    ratio = words.ends(found.ratio_interval, found.confidence)
+    yield "Predicted / observed", words.ratio(found.ratio), ratio, found.direction
+    for name, value, limits, ideal in (
+        ("Calibration slope", found.slope, found.slope_interval, "1 is ideal"),
+        ("Calibration intercept", found.intercept, found.intercept_interval, "0 is ideal"),
+    ):
+        ends = words.ends(limits, found.confidence).replace("-", MINUS)
+        yield name, f"{value:.2f}".replace("-", MINUS), ends, ideal
 
 
 def _class_section(summary: Summary) -> str:
@@ -217,8 +238,9 @@ def _class_section(summary: Summary) -> str:
         f'<th scope="col">diagram</th>{head}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>"
         '<p class="caption">The errors of the classes add up to the calibration error. f \u2212 R '
-        "is the mean of predicted less estimated probability: above 0 the class is predicted too "
-        "often. Headings sort; a class's name shows it in the diagram.</p></section>"
+        "is the mean of predicted less estimated probability: above 0 the class's probability is "
+        "too high on average, be it by chance. Headings sort; a class's name shows it in the "
+        "diagram.</p></section>"
     )
 
 
@@ -255,18 +277,37 @@ def _meaning(summary: Summary) -> Iterable[tuple[str, str]]:
             "to follow is not in it.",
         )
     if result.loss == "l2":
-        yield "Square root", "The error on the scale of probabilities: a typical |R - f|."
+        whole = " between whole vectors" if result.notion == "canonical" else ""
+        mean = "mean over the classes" if result.per_class is not None else "error"
+        yield (
+            f"Typical |R {MINUS} f|",
+            f"The square root of the {mean}, on the scale of probabilities: the root mean square "
+            f"of R {MINUS} f{words.per_class(result) or whole}.",
+        )
     yield "Risk", f"The mean {words.LOSSES.get(result.loss, result.loss)} of the predictions."
     yield (
         "Refinement",
         "Risk less calibration error: what would remain if each probability were replaced by "
         "the frequency behind it. Only a better model lowers it.",
     )
-    yield (
-        "Over-confidence",
-        "Mean confidence (the probability of the class each row ranks first) less accuracy: "
-        "above 0 the model claims more than comes true.",
-    )
+    if result.binary is None:
+        yield (
+            "Over-confidence",
+            "Mean confidence (the probability of the class each row ranks first) less accuracy: "
+            "above 0 the model claims more than comes true. A direction is named only if the "
+            "interval of this difference excludes 0.",
+        )
+    else:
+        yield (
+            "Predicted / observed",
+            "The mean predicted probability over the frequency of the class: above 1 the "
+            "probability is too high. This is said only if the interval of the ratio excludes 1.",
+        )
+        yield (
+            "Slope and intercept",
+            "Logistic recalibration: log-odds(R) = intercept + slope \u00d7 log-odds(f). A slope "
+            "below 1 says that predictions are too extreme, one above 1 that they are too timid.",
+        )
     if summary.test is not None:
         yield (
             "p-value",

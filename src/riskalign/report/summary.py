@@ -16,7 +16,7 @@ from riskalign.equations.arrays import BoolArray, FloatArray, IntArray
 from riskalign.equations.losses import L2, ProperLoss
 from riskalign.estimate import calibration_error, reliability_curve
 from riskalign.methods.curve import ReliabilityCurve
-from riskalign.results import CalibrationResult, Overconfidence
+from riskalign.results import CalibrationResult
 from riskalign.testing import CalibrationTest, calibration_test
 
 LOGIT_END = 9.0
@@ -139,11 +139,6 @@ class Summary:
     top: Diagram | None = None
     test: CalibrationTest | None = None
 
-    @property
-    def overconfidence(self) -> float:
-        """Mean confidence less accuracy."""
-        return self.mean_confidence - self.accuracy
-
 
 def summarize(
     y_true: object,
@@ -265,6 +260,5 @@ def diagrams(
 def as_top_label(result: CalibrationResult) -> CalibrationResult:
     """The result of "was the predicted class right?", asked as a binary question."""
     assert result.overconfidence is not None
-    per_class = result.overconfidence.per_class
-    top = Overconfidence(per_class, float(per_class[0]))
-    return replace(result, notion="top-label", overconfidence=top, classes=())
+    top = replace(result.overconfidence, top_label=float(result.overconfidence.per_class[0]))
+    return replace(result, notion="top-label", overconfidence=top, classes=(), binary=None)

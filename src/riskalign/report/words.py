@@ -32,6 +32,9 @@ def asks(result: CalibrationResult) -> str:
     return ASKS[result.notion].format(name=result.classes[1] if result.classes else "")
 
 
+NAME = 30
+"""Letters of a class's name within a sentence."""
+
 DOUBT = 0.05
 """The p-value above which labels are taken to follow the predictions."""
 
@@ -76,9 +79,44 @@ def interval(result: CalibrationResult) -> str:
     return f"{result.confidence:.0%} interval {number(low)} to {number(high)}"
 
 
-def direction(gap: float) -> str:
-    """Which way confidence errs."""
-    return "over-confident" if gap > 0 else "under-confident"
+def per_class(result: CalibrationResult) -> str:
+    """What is said after a typical |R - f|: class-wise errors have one for all classes."""
+    return " per class" if result.per_class is not None else ""
+
+
+def points(x: float) -> str:
+    """A signed difference of shares, in percentage points."""
+    return f"{100 * x:+.2f}"
+
+
+def gap_interval(result: CalibrationResult) -> str:
+    """The interval of mean confidence less accuracy, in points, with its confidence."""
+    assert result.overconfidence is not None
+    low, high = result.overconfidence.gap_interval
+    return f"{points(low)} to {points(high)} ({result.overconfidence.confidence:.0%})"
+
+
+def share(x: float) -> str:
+    """A share that may be small, with two digits at least."""
+    return percent(x) if x == 0 or x >= 1e-3 else f"{100 * x:.2g}%"
+
+
+def ratio(x: float) -> str:
+    """A quotient; a dash where it has no value."""
+    return f"{x:.2f}" if np.isfinite(x) else "-"
+
+
+def ends(interval: tuple[float, float], confidence: float) -> str:
+    """An interval with its confidence."""
+    low, high = interval
+    limits = f"{low:.2f} to {high:.2f}" if np.isfinite(high) else f"at least {low:.2f}"
+    return f"{limits} ({confidence:.0%})"
+
+
+def positive_class(result: CalibrationResult) -> str:
+    """The class whose probability a binary error is about, its name cut to a readable length."""
+    name = " ".join(result.classes[1].split())
+    return f"class {name if len(name) <= NAME else name[: NAME - 3] + '...'}"
 
 
 def verdict(summary: Summary) -> str:
@@ -102,11 +140,26 @@ def verdict(summary: Summary) -> str:
             f"No miscalibration is visible at this sample size: the {title_of(result)} is "
             f"{number(result.value)}, and its {interval(result)} reaches 0."
         )
-    gap = summary.overconfidence
-    side = "above" if gap > 0 else "below"
+    return f"{first} {_direction(result)}"
+
+
+def _direction(result: CalibrationResult) -> str:
+    """Which way the probabilities err on average; said only if an interval shows it."""
+    if result.binary is not None:
+        found = result.binary
+        _, low, high = found.factor()
+        of = "ratio " if found.sign == 0 else ""
+        known = np.isfinite(float(high))
+        limits = f" ({of}{low} to {high} with {found.confidence:.0%} confidence)" if known else ""
+        return (
+            f"The mean probability of {positive_class(result)} is {share(found.mean_prediction)}; "
+            f"it is observed in {share(found.frequency)} of the rows: {found.direction}{limits}."
+        )
+    assert result.overconfidence is not None
+    subject = "the model is " if result.overconfidence.sign else ""
     return (
-        f"{first} The predicted class's probability lies on average {abs(100 * gap):.2f} points "
-        f"{side} the accuracy: the model is {direction(gap)}."
+        f"Mean confidence less accuracy is {points(result.overconfidence.gap)} points, interval "
+        f"{gap_interval(result)}: {subject}{result.direction}."
     )
 
 

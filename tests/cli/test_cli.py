@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 import riskalign as ra
 from riskalign.cli import main
 from riskalign.cli import output as output_module
-from riskalign.cli.output import printable, words_of_options, write_whole
+from riskalign.cli.output import check_outputs, printable, words_of_options, write_whole
 from riskalign.data.files import PredictionFile
 from riskalign.report.summary import GRID
 
@@ -275,7 +275,61 @@ class TestErrors:
             raise KeyboardInterrupt
 
         monkeypatch.setattr("riskalign.cli.commands.summarize", stop)
-        assert run("report", file)[0] == 130
+        assert run("report", file) == (130, "", "riskalign: interrupted\n")
+
+
+class TestExitCodes:
+    """A crash is never 0 or 1, the codes of a verdict."""
+
+    @pytest.mark.parametrize("debug", [(), ("--debug",)])
+    def test_internal_errors(self, run, file, monkeypatch, debug):
+        def crash(*_, **__):
+            raise ZeroDivisionError("float division\nby zero")
+
+        monkeypatch.setattr("riskalign.summary.calibration_error", crash)
+        code, out, err = run("report", file, "--fail-above", "0", *debug)
+        assert (code, out) == (3, "")
+        trace, line = err.splitlines()[:-1], err.splitlines()[-1]
+        assert line.startswith("riskalign: internal error: ZeroDivisionError: float division by")
+        assert f"riskalign {ra.__version__}" in line
+        assert "--debug" in line
+        assert ("Traceback (most recent call last):" in trace) == bool(debug)
+        assert bool(trace) == bool(debug)
+
+    def test_debug_may_come_first(self, run, tmp_path):
+        code, _, err = run("--debug", "report", tmp_path / "nothing.csv")
+        assert code == 2
+        assert err.startswith("Traceback")
+        assert err.splitlines()[-1].endswith("nothing.csv: no such file.")
+
+    @pytest.mark.parametrize(
+        ("crash", "expected"),
+        [
+            (lambda *_, **__: np.linalg.inv(np.zeros((2, 2))), "LinAlgError"),  # inside numpy
+            (len, "TypeError"),  # compiled: the last Python line is riskalign's own
+        ],
+    )
+    def test_errors_of_others_are_not_the_user_s(self, run, file, monkeypatch, crash, expected):
+        """The same types as errors about input have, but no check of ours raised them."""
+        monkeypatch.setattr("riskalign.summary.calibration_error", crash)
+        code, _, err = run("report", file, *FAST)
+        assert (code, err.count("\n")) == (3, 1)
+        assert err.startswith(f"riskalign: internal error: {expected}: ")
+
+    def test_models_that_differ_in_every_row_alike(self, run, tmp_path):
+        (tmp_path / "a.csv").write_text("y,p\n0,0\n1,1\n0,0\n1,1\n")
+        (tmp_path / "b.csv").write_text("y,p\n0,1\n1,0\n0,1\n1,0\n")
+        code, out, err = run("compare", tmp_path / "a.csv", tmp_path / "b.csv")
+        assert (code, err) == (0, "")
+        assert "p-value 0.125" in out
+        assert "do not tell" in out
+
+    def test_help_lists_them(self, run):
+        for command in ((), ("report",), ("compare",), ("plot",), ("demo",)):
+            out = run(*command, "--help")[1]
+            codes = out.partition("exit codes:")[2]
+            assert re.findall(r"^  (\d+) ", codes, re.MULTILINE) == ["0", "1", "2", "3", "130"]
+            assert "--debug" in out
 
 
 class TestCompare:
@@ -467,6 +521,80 @@ def test_help_has_examples(run):
         assert max(map(len, out.splitlines())) <= 80
 
 
+class TestOutputs:
+    """Checked before the work: nothing is read, and no input is ever replaced."""
+
+    @pytest.fixture(autouse=True)
+    def no_work(self, monkeypatch):
+        def work(*_, **__):
+            raise AssertionError("the work has begun")
+
+        for name in ("commands.open_predictions", "pictures.opened"):
+            monkeypatch.setattr(f"riskalign.cli.{name}", work)
+
+    def refused(self, run, *arguments):
+        code, out, err = run(*arguments)
+        assert (code, out) == (2, "")
+        return one_line(err)
+
+    @pytest.fixture
+    def table(self, tmp_path):
+        path = tmp_path / "io.csv"
+        path.write_text("y,p\n0,0.2\n1,0.7\n")
+        return path
+
+    @pytest.mark.parametrize("kind", ["html", "json", "csv"])
+    @pytest.mark.parametrize("way", ["same", "relative", "symbolic", "hard"])
+    def test_the_input_is_not_replaced(self, run, table, monkeypatch, kind, way):
+        monkeypatch.chdir(table.parent)
+        out = {"same": table, "relative": Path("../") / table.parent.name / "io.csv"}.get(way)
+        if out is None:
+            out = table.parent / "link.csv"
+            out.symlink_to(table) if way == "symbolic" else out.hardlink_to(table)
+        before = table.read_text()
+        said = self.refused(run, "report", table, f"--{kind}", out)
+        assert f"--{kind} {out} would replace the input" in said
+        assert table.read_text() == before
+
+    def test_inputs_of_all_commands(self, run, table, tmp_path):
+        labels, scores = tmp_path / "labels.npy", tmp_path / "scores.npy"
+        np.save(labels, [0, 1])
+        np.save(scores, [0.2, 0.7])
+        picture = tmp_path / "io.png"
+        picture.write_text(table.read_text())
+        for arguments in (
+            ("report", scores, "--labels", labels, "--json", labels),
+            ("compare", table, scores, "--json", scores),
+            ("compare", scores, table, "--json", scores),
+            ("plot", picture, "-o", picture),
+        ):
+            assert "would replace the input" in self.refused(run, *arguments)
+
+    def test_outputs_with_one_name(self, run, table, tmp_path):
+        (tmp_path / "link").symlink_to(tmp_path / "out")
+        for other in ("out", "link", "./out"):
+            said = self.refused(
+                run, "report", table, "--html", tmp_path / "out", "--csv", f"{tmp_path}/{other}"
+            )
+            assert "--html and --csv name the same file" in said
+        check_outputs({"--html": Path(os.devnull), "--csv": Path(os.devnull)}, [])
+
+    def test_missing_folders(self, run, table, tmp_path):
+        out = tmp_path / "no" / "a.png"
+        for arguments in (
+            ("report", table, "--html", out),
+            ("compare", table, table, "--json", out),
+            ("plot", table, "-o", out),
+            ("demo", "--directory", out.parent),
+        ):
+            assert "no such directory" in self.refused(run, *arguments)
+
+    def test_folders_that_are_not_writable(self, run, table, tmp_path, monkeypatch):
+        monkeypatch.setattr(output_module.os, "access", lambda *_: False)  # tests may run as root
+        said = self.refused(run, "report", table, "--html", tmp_path / "a.html")
+        assert f"{tmp_path} is not writable" in said
+
+
 class TestWriting:
     def test_whole_or_not_at_all(self, tmp_path, monkeypatch):
         path = tmp_path / "a.txt"
@@ -501,6 +629,11 @@ class TestWriting:
     def test_devices(self):
         write_whole(Path(os.devnull), "gone")
         assert not Path(os.devnull).is_file()
+        reader, writer = os.pipe()
+        write_whole(Path(f"/dev/fd/{writer}"), "through")  # as /dev/stdout before a pipe
+        assert os.read(reader, 100) == b"through"
+        os.close(reader)
+        os.close(writer)
 
 
 def test_words_of_options():
@@ -539,6 +672,35 @@ class TestProcess:
             timeout=300,
         )
         assert (found.returncode, found.stderr) == (0, b"")
+
+    def test_a_closed_pipe_does_not_pass_the_gate(self, file, tmp_path):
+        page = tmp_path / "a.json"
+        options = f"--draws 0 --fail-above 0 --json {page}"
+        line = f"{sys.executable} -m riskalign.cli report {file} {options} | true"
+        found = subprocess.run(
+            ["bash", "-c", f"set -o pipefail; {line}"],
+            capture_output=True,
+            check=False,
+            timeout=300,
+        )
+        assert (found.returncode, found.stderr) == (1, b"")
+        assert page.exists()
+
+    def test_an_interrupt_during_imports(self, file):
+        code = (
+            "import sys\n"
+            "class Finder:\n"
+            "    def find_spec(self, name, *_):\n"
+            "        if name == 'riskalign.cli.commands':\n"
+            "            raise KeyboardInterrupt\n"
+            "sys.meta_path.insert(0, Finder())\n"
+            "from riskalign.cli import main\n"
+            f"sys.exit(main(['report', {str(file)!r}]))"
+        )
+        found = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, check=False, timeout=300
+        )
+        assert (found.returncode, found.stderr) == (130, b"riskalign: interrupted\n")
 
     def test_a_poor_terminal(self, three, tmp_path):
         header = "y,p_süd,p_b,p_c\n"

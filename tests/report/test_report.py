@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import riskalign as ra
+from riskalign.cli.tables import report_json, report_lines
 from riskalign.data.sample import Problem
 from riskalign.equations.losses import L2
 from riskalign.report import to_html, words
@@ -139,6 +140,49 @@ class TestKinds:
         assert "class-table" not in page.text
         assert page.data["offset"] == 0
 
+    def test_binary_says_how_far_the_class_is_off(self):
+        """A rare class whose probability is 1.7 times too high; nothing of the other class."""
+        rng = np.random.default_rng(0)
+        f = rng.beta(0.1, 25, 40_000)
+        y = (rng.random(40_000) < f / 1.7).astype(int)
+        summary = summarize(y, f, classes=[0, 1])
+        binary = summary.result.binary
+        text = "\n".join(report_lines(summary, "fraud.csv"))
+        page = Page(to_html(summary)).text["main"].replace("\u2212", "-")
+        low, high = binary.ratio_interval
+        off = f"{binary.ratio:.1f} times too high"
+        for said in (text, page, words.verdict(summary)):
+            assert off in " ".join(said.split())
+            assert "-confident" not in said
+            assert "accuracy" not in said.lower()
+            for number in (binary.mean_prediction, binary.frequency):
+                assert f"{100 * number:.2f}%" in said
+        for said in (text, page):
+            assert f"{low:.2f} to {high:.2f} (95%)" in said
+            for number in (binary.slope, binary.intercept):
+                assert f"{number:.2f}" in said
+        assert f"{off} ({low:.1f} to {high:.1f} with 95% confidence)." in words.verdict(summary)
+        assert max(map(len, text.splitlines())) <= 80
+        found = json.loads(report_json(summary, "fraud.csv"))
+        assert found["binary"]["ratio_interval"] == list(binary.ratio_interval)
+        assert found["binary"]["slope"] == binary.slope
+        assert found["direction"] == "too high"
+
+    def test_binary_without_a_direction(self):
+        for y, f in (([0] * 30, [0.01] * 30), ([0, 1] * 10, [0.45, 0.55] * 10)):
+            summary = summarize(y, f)
+            text = "\n".join(report_lines(summary, "a.csv"))
+            for said in (text, Page(to_html(summary)).text["main"]):
+                assert "no clear direction" in " ".join(said.split())
+                assert "times too" not in said
+                assert "inf" not in said.replace("information", "").split()
+
+    def test_long_names_of_two_classes(self):
+        names = ["no", "yes " * 40]
+        labels = np.array(names, dtype=object)[[0, 1] * 10]
+        summary = summarize(labels, [0.45, 0.55] * 10, classes=names)
+        assert max(map(len, report_lines(summary, "a.csv"))) <= 80
+
     def test_canonical(self, three):
         page = Page(to_html(summarize(three.y_true, three.y_prob, notion="canonical")))
         assert [d["label"] for d in page.data["diagrams"]] == ["the predicted class (top label)"]
@@ -151,6 +195,8 @@ class TestKinds:
         summary = summarize(right, confidence, top_label=True)
         assert summary.accuracy == right.mean()
         assert summary.mean_confidence == pytest.approx(confidence.mean())
+        gap = summary.mean_confidence - summary.accuracy
+        assert summary.result.overconfidence.gap == pytest.approx(gap)
         assert summary.result.notion == "top-label"
         assert summary.result.overconfidence.top_label == pytest.approx(
             summary.result.overconfidence.per_class[0]
@@ -211,6 +257,17 @@ class TestKinds:
 
 
 class TestWords:
+    def test_a_typical_gap_of_classwise_errors_is_per_class(self, summary, three):
+        typical = f"{summary.result.root:.4f}"
+        assert summary.result.root == pytest.approx((summary.result.value / 3) ** 0.5)
+        (line,) = (line for line in report_lines(summary, "a.csv") if "typical |R - f|" in line)
+        assert re.fullmatch(rf" +typical \|R - f\| +{typical} +root mean square per class", line)
+        page = Page(to_html(summary)).text["main"]
+        assert f"typical |R \u2212 f|: {typical} per class" in page
+        alone = summarize(three.y_true, three.y_prob, notion="top-label")
+        assert "per class" not in "\n".join(report_lines(alone, "a.csv"))
+        assert "per class" not in Page(to_html(alone)).text["main"]
+
     @pytest.mark.parametrize(
         ("x", "expected"),
         [
@@ -240,9 +297,30 @@ class TestWords:
         calm = replace(low, test=replace(summary.test, p_value=0.5))
         assert "No miscalibration is visible" in words.verdict(calm)
         assert "No miscalibration is visible" in words.verdict(replace(low, test=None))
-        assert "over-confident" in words.verdict(summary)
-        modest = replace(summary, mean_confidence=0.1)
-        assert "under-confident" in words.verdict(modest)
+
+    @pytest.mark.parametrize(
+        ("gap", "expected"),
+        [
+            (0.05, "is +5.00 points, interval +3.04 to +6.96 (95%): the model is over-confident."),
+            (-0.05, "is -5.00 points, interval -6.96 to -3.04 (95%): the model is under-confident"),
+            (-0.0027, "-0.27 points, interval -2.23 to +1.69 (95%): no clear direction."),
+        ],
+    )
+    def test_a_direction_needs_an_interval_that_excludes_0(self, summary, gap, expected):
+        gaps = replace(summary.result.overconfidence, gap=gap, gap_error=0.01)
+        found = replace(summary, result=replace(summary.result, overconfidence=gaps))
+        assert expected in words.verdict(found)
+        page = Page(to_html(found)).text["main"]
+        named = "confident" in words.verdict(found)
+        clear = "no clear direction" not in expected
+        assert named == clear
+        summary_part = page.partition("Reliability diagram")[0]
+        assert ("-confident" in summary_part) == clear
+        assert ("no clear direction" in summary_part) != clear
+        lines = "\n".join(report_lines(found, "a.csv"))
+        assert ("-confident" in lines) == clear
+        assert ("no clear direction" in lines) != clear
+        assert max(map(len, lines.splitlines())) <= 80
 
 
 def test_curves_break_off_where_no_predictions_lie():

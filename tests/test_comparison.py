@@ -1,0 +1,62 @@
+"""Comparisons of two models: seeded, with stated error rates."""
+
+import numpy as np
+import pytest
+
+import riskalign as ra
+
+
+@pytest.mark.parametrize("notion", ["classwise", "canonical", "top-label"])
+@pytest.mark.parametrize("loss", ["l2", "kl"])
+def test_a_model_does_not_differ_from_its_copy(notion, loss):
+    data = ra.datasets.peaked(300, 3, seed=0)
+    diff = ra.compare(data.y_true, data.y_prob, data.y_prob.copy(), notion=notion, loss=loss)
+    assert (diff.difference, diff.p_value, diff.interval) == (0.0, 1.0, (0.0, 0.0))
+
+
+@pytest.mark.parametrize("loss", ["l2", "kl"])
+@pytest.mark.parametrize(("n", "told"), [(4, False), (8, True), (1200, True)])
+def test_a_difference_that_all_rows_share(n, told, loss):
+    """Its standard error would be 0; the p-value is that of a sign test, 2^(1 - n)."""
+    y = np.arange(n) % 2
+    right, wrong = np.where(y == 1, 0.99, 0.01), np.where(y == 1, 0.01, 0.99)
+    for first, second in ((right, wrong), (y, 1 - y)):
+        diff = ra.compare(y, first, second, loss=loss)
+        assert diff.difference < -0.5
+        assert 0 < diff.standard_error < np.inf
+        assert diff.p_value == pytest.approx(2.0 ** (1 - n), rel=1e-6)
+        assert (diff.interval[1] < 0) == told
+
+
+def test_pairs_are_told_apart_better_than_separate_intervals_would():
+    data = ra.datasets.temperature(1500, 4, t2=0.7, seed=1)
+    sharper = data.y_prob**1.1
+    sharper /= sharper.sum(axis=1, keepdims=True)
+    diff = ra.compare(data.y_true, data.y_prob, sharper, names=("model", "sharper"))
+    separate = [
+        ra.calibration_error(data.y_true, f, estimator="debiased", confidence=0.95).standard_error
+        for f in (data.y_prob, sharper)
+    ]
+    assert diff.standard_error < 0.6 * np.hypot(*separate)
+    assert diff.interval[1] < 0
+    assert "sharper" in str(diff)
+    swapped = ra.compare(data.y_true, sharper, data.y_prob)
+    assert swapped.difference == -diff.difference
+    assert swapped.p_value == pytest.approx(diff.p_value)
+
+
+def test_comparison_of_calibrated_models_rejects_rarely():
+    """Two calibrated models, one coarser: at 5%, at most 8 of 60 (once in 300 if exact)."""
+    rejected = 0
+    for seed in range(60):
+        data = ra.datasets.calibrated(400, 2, seed=seed)
+        coarse = np.tile([0.5, 0.5], (400, 1))  # E[y] of the uniform family
+        diff = ra.compare(data.y_true, data.y_prob, coarse, notion="binary", engine="grid")
+        rejected += diff.p_value <= 0.05
+    assert rejected <= 8
+
+
+def test_comparisons_need_the_same_samples():
+    data = ra.datasets.calibrated(20, 3)
+    with pytest.raises(ValueError, match="must have one shape"):
+        ra.compare(data.y_true, data.y_prob, np.full((20, 4), 0.25))
