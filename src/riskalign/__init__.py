@@ -6,6 +6,8 @@ from riskalign import datasets, plots
 from riskalign.bandwidth.search import BandwidthSearch
 from riskalign.equations.losses import ProperLoss
 from riskalign.estimate import calibration_error, reliability_curve, select_bandwidth
+from riskalign.inference.calibration_test import CalibrationTest
+from riskalign.inference.comparison import Comparison
 from riskalign.methods import (
     AlwaysZero,
     EqualMassBins,
@@ -17,7 +19,8 @@ from riskalign.methods import (
 )
 from riskalign.methods.curve import ReliabilityCurve
 from riskalign.results import CalibrationResult
-from riskalign.testing import CalibrationTest, Comparison, calibration_test, compare
+from riskalign.sketch import CalibrationSketch, calibration_error_of_batches
+from riskalign.testing import calibration_test, compare
 
 if TYPE_CHECKING:
     from riskalign.sklearn import KernelCalibrator as KernelCalibrator
@@ -27,6 +30,7 @@ __all__ = [
     "AlwaysZero",
     "BandwidthSearch",
     "CalibrationResult",
+    "CalibrationSketch",
     "CalibrationTest",
     "Comparison",
     "EqualMassBins",
@@ -38,6 +42,7 @@ __all__ = [
     "SimplexBins",
     "SmoothECE",
     "calibration_error",
+    "calibration_error_of_batches",
     "calibration_test",
     "compare",
     "datasets",

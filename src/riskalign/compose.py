@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from scipy.special import ndtri
 
+from riskalign.bandwidth.tuning import WeightedTunings
 from riskalign.data.case import Case
 from riskalign.data.sample import Sample
 from riskalign.equations.arrays import FloatArray
@@ -16,7 +18,7 @@ from riskalign.equations.gaps import Gap
 from riskalign.equations.kernels import KERNELS
 from riskalign.equations.starts import STARTS, FittedStart
 from riskalign.methods import KernelSmoother
-from riskalign.methods.curve import curve_of_problem
+from riskalign.methods.curve import ReliabilityCurve, curve_by, curve_of_problem, grid_points
 from riskalign.methods.method import Method, Outcome
 from riskalign.results import (
     CONFIDENCE,
@@ -32,9 +34,9 @@ def compose(
     method: Method,
     outcome: Outcome,
     interval: Interval | None = None,
-    conditional: Callable[[], FloatArray] | None = None,
+    rows: Sample | None = None,
 ) -> CalibrationResult:
-    """The result of a method; `conditional` makes R at the user's rows when it is asked for."""
+    """The result of a method; R at the user's `rows` is computed when it is asked for."""
     kernel = method if isinstance(method, KernelSmoother) else None
     values = [estimate.value for estimate in outcome.estimates]
     bandwidths = None if outcome.tunings is None else [each.bandwidth for each in outcome.tunings]
@@ -49,7 +51,8 @@ def compose(
         per_class=np.array(values) if case.notion.per_class else None,
         search=outcome.search,
         overconfidence=overconfidence(case, outcome, confidence),
-        rows=conditional,
+        rows=partial(conditional_of, case, method, outcome, rows),
+        curve=None if kernel is None else partial(curve_behind, case, kernel, outcome),
         notion=case.notion.name,
         loss=case.loss.name,
         estimator=None if kernel is None or kernel.norm is not None else kernel.estimator,
@@ -91,6 +94,20 @@ def conditional_of(
     return found if rows is None else found[case.places(rows)]
 
 
+def curve_behind(
+    case: Case, method: KernelSmoother, outcome: Outcome, grid: object
+) -> ReliabilityCurve:
+    """The R behind an error as a curve, at points of one's choice."""
+    points = grid_points(grid, case.notion, case.problems[0].n_classes)
+    return curve_by(case, method, _weighted(outcome), points)
+
+
+def _weighted(outcome: Outcome) -> list[WeightedTunings]:
+    if outcome.residuals is not None:
+        return [each.tunings for each in outcome.residuals]
+    return [WeightedTunings.given(tuning) for tuning in outcome.tunings or []]
+
+
 def _curve_at(case: Case, method: Method, outcome: Outcome, rows: Sample) -> FloatArray | None:
     """R at predictions that the case does not hold; nobody is left out."""
     assert isinstance(method, KernelSmoother)
@@ -98,8 +115,8 @@ def _curve_at(case: Case, method: Method, outcome: Outcome, rows: Sample) -> Flo
     points, _ = case.state.notion.reduce(rows.probabilities, rows.labels)
     columns = points.T if case.notion.per_class else [points]
     each = []
-    for problem, tuning, x in zip(case.problems, outcome.tunings or [], columns, strict=True):
-        R, _ = curve_of_problem(problem, method, tuning, x, "auto")
+    for problem, weighted, x in zip(case.problems, _weighted(outcome), columns, strict=True):
+        R, _ = curve_of_problem(problem, method, weighted, x, "auto")
         each.append(R if case.notion.joint else R[:, 1])
     return case.notion.gathered(each)
 
@@ -140,9 +157,7 @@ def binary_summary(case: Case, confidence: float) -> BinarySummary:
     low, high = gap.frequency_interval(confidence)
     # Weights that add up to the effective number of samples give the information of so many.
     scale = 1 / problem.unit
-    scaled = replace(
-        problem, weights=problem.weights * scale, sample_weights=problem.units * scale
-    )
+    scaled = replace(problem, weights=problem.weights * scale, sample_weights=problem.units * scale)
     fit = FittedStart.of(scaled, STARTS["logistic"])
     slope, intercept = fit.parameters.tolist()
     errors = np.sqrt(np.diag(np.linalg.inv(fit.information)))

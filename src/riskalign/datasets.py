@@ -11,10 +11,10 @@ from scipy.special import softmax
 
 from riskalign.data.notions import NOTIONS, Notion
 from riskalign.data.sample import Sample
-from riskalign.equations.simplex import on_simplex
 from riskalign.data.validation import one_of
 from riskalign.equations.arrays import FloatArray, IntArray, floored_log
 from riskalign.equations.losses import LOSSES, ProperLoss
+from riskalign.equations.simplex import on_simplex
 from riskalign.equations.terms import decompose
 
 POOL = 400_000

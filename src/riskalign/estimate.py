@@ -13,7 +13,7 @@ from riskalign.bandwidth.search import (
     Candidates,
     search_bandwidth,
 )
-from riskalign.compose import compose, conditional_of
+from riskalign.compose import compose
 from riskalign.data.case import Case
 from riskalign.data.sample import Sample
 from riskalign.data.settings import Settings
@@ -26,14 +26,13 @@ from riskalign.equations.starts import STARTS
 from riskalign.inference.interval import Chance
 from riskalign.inference.null import Model
 from riskalign.methods import KernelSmoother, check_scope
-from riskalign.methods.curve import ReliabilityCurve, curve_of
+from riskalign.methods.curve import ReliabilityCurve, curve_of, grid_points
 from riskalign.methods.kernel import DEBIASED
 from riskalign.methods.method import Method, Outcome
 from riskalign.options import (
     check_confidence,
     choose_method,
     engine_of,
-    grid_points,
     loss_of,
     make_case,
     notion_of,
@@ -320,9 +319,7 @@ def error_of(
         outcome = method.outcome(case, engine, progress)
         if confidence is not None and isinstance(method, KernelSmoother):
             interval = interval_of(case, method, outcome, confidence, engine, seed)
-    return compose(
-        case, method, outcome, interval, lambda: conditional_of(case, method, outcome, rows)
-    )
+    return compose(case, method, outcome, interval, rows)
 
 
 def state_of(sample: Sample, notion: str | None, engine: str, *, weighted: bool) -> SketchState:
@@ -344,7 +341,9 @@ def interval_of(
             "`confidence` needs some rows of a class-wise or canonical sketch, to see how classes "
             "vary together; this one was made with exact_limit=0. Make it with a larger one."
         )
-    chance = Chance.of(model_of(case, method, outcome, engine), outcome.residuals, case.n_samples, seed)
+    chance = Chance.of(
+        model_of(case, method, outcome, engine), outcome.residuals, case.n_samples, seed
+    )
     value = float(np.sum([estimate.value for estimate in outcome.estimates]))
     return Interval(chance.standard_error(value), chance.interval(value, confidence), confidence)
 

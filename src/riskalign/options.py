@@ -9,13 +9,11 @@ import numpy as np
 from riskalign.data.case import Case
 from riskalign.data.notions import NOTIONS, Notion, default_notion
 from riskalign.data.sample import Sample
-from riskalign.data.validation import ROW_SUM_TOLERANCE, one_of
-from riskalign.equations.arrays import FloatArray
+from riskalign.data.validation import one_of
 from riskalign.equations.losses import LOSSES, ProperLoss
 from riskalign.methods import KernelSmoother
 from riskalign.methods.method import Method
 from riskalign.smoothing import ENGINES
-
 
 MOST_DRAWS = 1_000_000
 """Label sets that a test draws at most."""
@@ -121,26 +119,3 @@ def refuse_exact(engine: str, holds_all_rows: bool) -> None:
             "`engine='exact'` needs all rows, and this sketch holds a part of them. Make it with a "
             "larger `exact_limit`, or use engine='auto'."
         )
-
-
-def grid_points(grid: object, notion: Notion, n_classes: int) -> FloatArray:
-    """Points at which a curve is asked for: (m,) probabilities, or (m, K) on the simplex."""
-    if isinstance(grid, (int, np.integer)):
-        if grid < 2:
-            raise ValueError(f"`grid` must have at least two points; found {grid}.")
-        if not notion.joint:
-            return np.linspace(0.0, 1.0, int(grid))
-        raise ValueError(
-            f"`grid` must hold points (m, {n_classes}) of the simplex for a canonical curve; "
-            "a number of points is for one probability."
-        )
-    points = np.asarray(grid, dtype=np.float64)
-    expected = 2 if notion.joint else 1
-    if points.ndim != expected or (expected == 2 and points.shape[1] != n_classes):
-        shape = f"(m, {n_classes})" if expected == 2 else "(m,)"
-        raise ValueError(f"`grid` must have shape {shape}; found {points.shape}.")
-    if points.size == 0 or not ((points >= 0) & (points <= 1)).all():
-        raise ValueError("`grid` must hold probabilities in [0, 1].")
-    if expected == 2 and (np.abs(points.sum(axis=1) - 1) > ROW_SUM_TOLERANCE).any():
-        raise ValueError("`grid` must hold points of the simplex: rows sum to 1. Rescale them.")
-    return points

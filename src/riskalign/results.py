@@ -14,6 +14,7 @@ from scipy.special import ndtri
 
 from riskalign.bandwidth.search import BandwidthSearch
 from riskalign.equations.arrays import FloatArray
+from riskalign.methods.curve import ReliabilityCurve
 
 SHOWN = 5
 """Classes listed by `print`; the rest are in `per_class`."""
@@ -116,7 +117,7 @@ class BinarySummary:
         value, (low, high) = self.ratio, self.ratio_interval
         if self.sign < 0:
             value, low, high = (1 / x if x > 0 else math.inf for x in (value, high, low))
-        digits = 2 if self.sign == 0 else next((d for d in (1, 2, 3) if round(low, d) > 1), 4)
+        digits = 2 if self.sign == 0 else next((d for d in (1, 2, 3) if low >= 1 + 10**-d), 4)
         return f"{value:.{digits}f}", f"{low:.{digits}f}", f"{high:.{digits}f}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -191,6 +192,7 @@ class CalibrationResult:
     search: BandwidthSearch | None
     overconfidence: Overconfidence | None
     rows: Callable[[], FloatArray | None] | None = field(repr=False, compare=False)
+    curve: Callable[[object], ReliabilityCurve] | None = field(repr=False, compare=False)
     notion: str
     loss: str
     estimator: str | None
@@ -210,6 +212,25 @@ class CalibrationResult:
     def conditional(self) -> FloatArray | None:
         """R at each sample, computed when it is first asked for."""
         return None if self.rows is None else self.rows()
+
+    def reliability_curve(self, grid: object = 101) -> ReliabilityCurve:
+        """The R behind the error as a curve; `grid` as for `reliability_curve`.
+
+        Examples
+        --------
+        >>> import riskalign as ra
+        >>> data = ra.datasets.temperature(500, 3, seed=0)
+        >>> result = ra.calibration_error(data.y_true, data.y_prob)
+        >>> result.reliability_curve([0.2, 0.5, 0.8]).conditional.shape
+        (3, 3)
+        """
+        if self.curve is None:
+            raise ValueError(f"{self.method} has no curve, or the result was stored without it.")
+        return self.curve(grid)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is stored of a result: not how to compute more from the sample."""
+        return vars(self) | {"rows": None, "curve": None, "conditional": self.conditional}
 
     def without_rows(self) -> CalibrationResult:
         """The result without `conditional`."""

@@ -24,9 +24,9 @@ from riskalign.equations.losses import ProperLoss
 from riskalign.estimate import error_of
 from riskalign.inference.calibration_test import CalibrationTest, tested
 from riskalign.methods import KernelSmoother
-from riskalign.methods.curve import ReliabilityCurve, curve_of
+from riskalign.methods.curve import ReliabilityCurve, curve_of, grid_points
 from riskalign.methods.kernel import DEBIASED
-from riskalign.options import check_draws, grid_points, loss_of, notion_of, refuse_exact
+from riskalign.options import check_draws, loss_of, notion_of, refuse_exact
 from riskalign.results import CalibrationResult
 
 
@@ -76,11 +76,12 @@ class CalibrationSketch:
         exact_limit: int | None = None,
         bits: int | None = None,
     ) -> None:
-        self._labels = None if classes is None or isinstance(classes, int) else list(classes)
-        if self._labels is not None:
-            names = tuple(str(label) for label in self._labels)
+        self._labels: list[object] | None = None
+        if classes is None or isinstance(classes, int):
+            names = tuple(str(k) for k in range(2 if classes is None else classes))
         else:
-            names = tuple(str(k) for k in range(2 if classes is None else int(classes)))  # type: ignore[call-overload]
+            self._labels = list(classes)
+            names = tuple(str(label) for label in self._labels)
         if len(names) < 2 or len(set(names)) < len(names):
             raise ValueError(
                 "`classes` must be a number of at least 2, or as many different labels; found "
@@ -207,8 +208,8 @@ class CalibrationSketch:
         sketch._labels = None if sketch.classes == numbered else list(sketch.classes)
         return sketch
 
-    def _case(self, loss: str | ProperLoss, notion: str | None = None) -> Case:
-        """What is asked of the rows so far."""
+    def case(self, loss: str | ProperLoss, notion: str | None = None) -> Case:
+        """What is asked of the rows so far, for the rooms that answer it."""
         if self.n_samples < 2:
             raise ValueError(
                 "At least two samples are needed (each is estimated from the others); the sketch "
@@ -247,7 +248,7 @@ class CalibrationSketch:
         """
         refuse_exact(engine, self.is_exact)
         method = KernelSmoother(bandwidth, kernel, estimator, candidates, power, start)
-        case = self._case(loss, notion)
+        case = self.case(loss, notion)
         result = error_of(case, method, confidence, engine=engine, seed=seed, progress=progress)
         return result.without_rows()
 
@@ -262,7 +263,7 @@ class CalibrationSketch:
         progress: bool | None = None,
     ) -> BandwidthSearch:
         """The bandwidth of smoothed labels; parameters as for `select_bandwidth`."""
-        case = self._case(loss)
+        case = self.case(loss)
         return search_bandwidth(
             case.problems,
             KERNELS[one_of("kernel", kernel, KERNELS)],
@@ -291,7 +292,7 @@ class CalibrationSketch:
 
         By default the curve shows the R behind the debiased error.
         """
-        case = self._case(loss, notion)
+        case = self.case(loss, notion)
         method = KernelSmoother(bandwidth, kernel, estimator, candidates, power, start)
         method.check(len(case.problems), case.notion.name)
         points = grid_points(grid, case.notion, case.problems[0].n_classes)
@@ -312,7 +313,7 @@ class CalibrationSketch:
         """
         check_draws(n_draws)
         chosen = KERNELS[one_of("kernel", kernel, KERNELS)]
-        return tested(self._case(loss), chosen, "auto", n_draws, seed, progress)
+        return tested(self.case(loss), chosen, "auto", n_draws, seed, progress)
 
     @property
     def scores(self) -> dict[str, float]:
@@ -373,6 +374,21 @@ def calibration_error_of_batches(
     >>> result.value == ra.calibration_error(data.y_true, data.y_prob).value
     True
     """
+    sketch = sketch_of_batches(
+        batches, notion=notion, classes=classes, from_logits=from_logits, normalize=normalize
+    )
+    return sketch.calibration_error(**options)
+
+
+def sketch_of_batches(
+    batches: Iterable[tuple[Any, ...]],
+    *,
+    notion: str | None = None,
+    classes: Sequence[object] | None = None,
+    from_logits: bool = False,
+    normalize: bool = False,
+) -> CalibrationSketch:
+    """The sketch of batches; parameters as for `calibration_error_of_batches`."""
     sketch: CalibrationSketch | None = None
     first = 0
     for y, p, *weight in batches:
@@ -395,4 +411,4 @@ def calibration_error_of_batches(
         first += len(p)
     if sketch is None:
         raise ValueError("`batches` is empty: there are no rows.")
-    return sketch.calibration_error(**options)
+    return sketch

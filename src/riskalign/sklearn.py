@@ -21,9 +21,9 @@ from sklearn.utils.validation import (
 )
 
 from riskalign.data.sample import Sample
-from riskalign.equations.simplex import on_simplex
 from riskalign.data.validation import ROW_SUM_TOLERANCE, one_of
 from riskalign.equations.arrays import FloatArray, IntArray
+from riskalign.equations.simplex import on_simplex
 from riskalign.estimate import calibration_error
 from riskalign.methods.recalibration import Recalibration
 

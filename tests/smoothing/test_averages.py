@@ -108,21 +108,17 @@ def plain_at(problem, kernel, tuning, values, point):
     scores = [oracle.KERNELS[kernel](x, flattened(c, tau), h) for c in plain(problem.points)]
     top = max(score for score, w in zip(scores, weights, strict=True) if w > 0)
     k = [w * math.exp(score - top) for score, w in zip(scores, weights, strict=True)]
-    own = mean_weight(weights) * math.exp(oracle.KERNELS[kernel](x, x, h) - top)
-    total = math.fsum(k)
-    mean = [
-        math.fsum(a * v for a, v in zip(k, column, strict=True)) for column in values.T.tolist()
-    ]
+    total, peak = math.fsum(k), oracle.KERNELS[kernel](x, x, h)
+    nearby = math.exp(math.log(total / mean_weight(weights)) + top - peak)
+    share = min(1.0, nearby / ALONE)
+    mean = [share * oracle.dot(k, column) / total for column in values.T.tolist()]
     density = total * math.exp(top) / math.fsum(weights)
-    effective = total**2 / math.fsum(a**2 for a in k)
-    return [m / max(total, ALONE * own) for m in mean], density, effective, total / own
+    return mean, density, total**2 / oracle.dot(k, k), nearby
 
 
 @pytest.mark.parametrize("tau", FLATTENINGS)
 @pytest.mark.parametrize("kernel", CANDIDATES)
-@pytest.mark.parametrize(
-    "name", ["weights", "zeros and ones, some wrong", "integer weights, some zero"]
-)
+@pytest.mark.parametrize("name", [name for name, case in HARD.items() if case.n_classes == 3])
 def test_averages_at_points_equal_plain_loops(name, kernel, tau):
     problem = simplex_problem(HARD[name])
     values, smoother = values_of(problem), DenseSmoother([problem], KERNELS[kernel])
@@ -257,7 +253,7 @@ def _problems():
 
 PROBLEMS = dict(_problems())
 
-LIMITS = {1: (3e-5, 5e-3), 2: (3e-5, 3e-4), 10: (6e-6, 5e-5), 100: (3e-6, 2e-5)}
+LIMITS = {1: (3e-5, 5e-3), 2: (3e-5, 3e-4), 10: (1e-5, 5e-5), 100: (3e-6, 2e-5)}
 """Largest differences of averages (of values up to 1) and of squares, by the least ratio of the
 bandwidth and the resolution of the nodes from which they hold. The worst rows are those whose
 neighbours weigh a few tenths of the row's own sample: what is left after its removal is a small
@@ -448,19 +444,21 @@ def test_a_row_of_several_samples_on_a_simplex(name, kernel):
     check_copies("exact", KERNELS[kernel], problem, tunings)
 
 
+@pytest.mark.parametrize("p", [0.0, 1e-7, 0.3, 1.0])
+@pytest.mark.parametrize("h", [1e-4, 0.01, 0.2])
 @pytest.mark.parametrize("count", [2, 50])
 @pytest.mark.parametrize("engine", ENGINES)
-def test_one_row_of_several_samples_is_enough(engine, count):
+def test_one_row_of_several_samples_is_enough(engine, count, h, p):
     """All predictions and labels are equal: averages are the values of the row itself."""
-    table = Problem("p", np.array([0.3]), np.array([1]), np.array([2.0 * count]), L2.binary,
-                    np.array([2.0]))  # fmt: skip
-    smoother, tuning = ENGINES[engine]([table], DIRICHLET), Tuning(0.01)
+    weights, units = np.array([2.0 * count]), np.array([2.0])
+    table = Problem("p", np.array([p]), np.array([1]), weights, L2.binary, units)
+    smoother, tuning = ENGINES[engine]([table], DIRICHLET), Tuning(h)
     R = of_labels(smoother, [tuning], 1)[0, 0]
-    peak = DIRICHLET.log_peak(table.points, 0.01)[0]
-    np.testing.assert_allclose(R, [0.0, 1.0, peak], rtol=0, atol=1e-6)
+    peak = DIRICHLET.log_peak(table.points, h)[0]
+    np.testing.assert_allclose(R, [0.0, 1.0, peak], rtol=0, atol=1e-5)
     (got,) = smoother.averages({0: np.array([[0.7]])}, [tuning])
-    np.testing.assert_allclose(got[0], [[0.7]], rtol=1e-6)
-    np.testing.assert_allclose(smoother.squares([0], tuning)[0], [1 / (count - 1)], rtol=1e-5)
+    np.testing.assert_allclose(got[0], [[0.7]], rtol=1e-5)
+    np.testing.assert_allclose(smoother.squares([0], tuning)[0], [1 / (count - 1)], rtol=1e-4)
 
 
 def test_engines_by_structure():

@@ -8,11 +8,11 @@ from numbers import Real
 
 import numpy as np
 
-from riskalign.equations.problem import Problem
-from riskalign.equations.simplex import FLATTENINGS
 from riskalign.data.validation import one_of
 from riskalign.equations.arrays import BoolArray, FloatArray, IntArray, as_slice
 from riskalign.equations.kernels import Kernel
+from riskalign.equations.problem import Problem
+from riskalign.equations.simplex import FLATTENINGS
 from riskalign.equations.terms import alignment_residual, risk_of
 from riskalign.progress import track
 from riskalign.smoothing import Average, Request, Smoother, Tuning, choose_smoother
@@ -271,7 +271,9 @@ class Search:
 
     def over(self, candidates: FloatArray) -> list[Curve]:
         """The exact minimum over candidates ``(H,)``."""
-        requests = [(k, self._at(h)) for k in range(len(self.problems)) for h in candidates.tolist()]
+        requests = [
+            (k, self._at(h)) for k in range(len(self.problems)) for h in candidates.tolist()
+        ]
         totals = self._totals(requests).reshape(len(self.problems), len(candidates))
         for k, problem in enumerate(self.problems):
             lowest = totals[k].min()

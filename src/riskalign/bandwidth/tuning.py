@@ -1,20 +1,21 @@
 """Which bandwidth and coordinates smooth the residuals: candidates are weighted, not picked.
 
 A candidate c is a tuning (h, tau). With L_c the sum of the leave-one-out losses <y, l(R_c)> over
-all samples, its weight is that of a posterior,
+all samples, its weight is that of a tempered posterior,
 
-    omega_c  ~  h_c exp(-lambda L_c),
+    omega_c  ~  h_c exp(-lambda L_c).
 
-where the factor h_c prefers the wider of kernels that fit alike, and lambda brings the loss to half
-the scale of a log-likelihood (1/2 for the log loss): with the whole, chance decides among candidates. The weights that a row's own term gets leave the
-row's own loss out again,
+The factor h_c prefers the wider of kernels that fit alike. lambda brings the loss to half the
+scale of a log-likelihood (1/2 for the log loss): at the whole scale, chance decides among the
+candidates. The weights that a row's own term gets leave the row's own loss out again,
 
     omega_ci  ~  h_c exp(-lambda (L_c - gamma l_ci)),
 
 because a row that has a part in choosing its own smoother would carry the luck of that choice into
-the error. For squared errors and a Gaussian kernel on a line the covariance of weights and terms is
-removed by gamma = (2 - rho)^2 / 2 with rho = sqrt(2/3), the share of a smoothed noise that smoothing
-it again keeps; on a simplex of more dimensions rho is smaller and gamma about 1.
+the error. For squared errors, the covariance of weights and terms is removed by
+gamma = (2 - rho)^2 / 2, where rho is the share of smoothed noise that smoothing it again keeps:
+rho = sqrt(2/3) for a Gaussian kernel on a line, which gives gamma = 0.7; on a simplex of more
+dimensions rho is smaller and gamma about 1.
 """
 
 from __future__ import annotations
@@ -123,9 +124,7 @@ class WeightedTunings:
         return weights
 
 
-def _curve(
-    name: str, best: Tuning, tunings: Sequence[Tuning], losses: FloatArray
-) -> Curve:
+def _curve(name: str, best: Tuning, tunings: Sequence[Tuning], losses: FloatArray) -> Curve:
     """The losses of the bandwidths in the coordinates of the best candidate."""
     same = [c for c, tuning in enumerate(tunings) if tuning.flattening == best.flattening]
     bandwidths = np.array([tunings[c].bandwidth for c in same])

@@ -16,12 +16,11 @@ from riskalign import datasets
 from riskalign.cli.output import check_outputs, print_lines, write_whole
 from riskalign.cli.parser import make_parser
 from riskalign.cli.tables import comparison_lines, report_csv, report_json, report_lines
-from riskalign.comparison import compare as compare_models
 from riskalign.data.files import PredictionFile, open_predictions
 from riskalign.data.validation import as_sample
 from riskalign.report import to_html
-from riskalign.report.batch_summary import summarize_batches
-from riskalign.report.summary import Summary, summarize
+from riskalign.report.summary import Summary, summarize, summarize_batches
+from riskalign.testing import compare as compare_models
 
 DEMO_ROWS = 5_000
 DEMO_CLASSES = ("cat", "dog", "bird", "fish")
@@ -93,12 +92,11 @@ def compare(options: argparse.Namespace) -> int:
     check_outputs({"--json": options.json}, [options.first, options.second, options.labels])
     files = [opened(options, path) for path in (options.first, options.second)]
     labels, *probabilities = same_rows(files, options.normalize)
-    notion = options.notion or ("binary" if probabilities[0].shape[1] == 2 else "classwise")
     names = [path.name for path in (options.first, options.second)]
     if names[0] == names[1]:
         names = [str(options.first), str(options.second)]
     comparison = compare_models(
-        labels, *probabilities, notion=notion, loss=options.loss, names=(names[0], names[1])
+        labels, *probabilities, notion=options.notion, loss=options.loss, names=(names[0], names[1])
     )
     print_lines(comparison_lines(comparison))
     if options.json is not None:

@@ -11,7 +11,7 @@ import numpy as np
 from riskalign.cli.commands import opened
 from riskalign.cli.output import check_outputs, print_lines, write_whole
 from riskalign.data.files import PredictionFile
-from riskalign.gathering import Rows
+from riskalign.data.validation import as_sample
 from riskalign.plots import reliability_diagram, reliability_grid
 from riskalign.plots.canvas import pyplot
 from riskalign.plots.reliability import problem_of
@@ -69,9 +69,16 @@ def _one_probability(
 ) -> tuple[np.ndarray, np.ndarray, str]:
     """The probability that is drawn ``(n,)`` and what came true; other columns are not kept."""
     notion = "binary" if file.top_label else options.notion
-    rows = Rows(file, file.from_logits, options.normalize, file.classes)
     problems, subject = [], ""
-    for sample in rows:
+    for y_true, scores in file:
+        sample = as_sample(
+            y_true,
+            scores,
+            from_logits=file.from_logits,
+            normalize=options.normalize,
+            classes=file.classes,
+            fewest=0,
+        )
         problem, subject = problem_of(sample, notion, options.pos_label)
         problems.append(problem)
     if not problems:

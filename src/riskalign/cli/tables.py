@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from riskalign.cli.output import WIDTH, in_columns, shortened
-from riskalign.comparison import Comparison
+from riskalign.inference.comparison import Comparison
 from riskalign.report import words
 from riskalign.report.summary import Summary
 

@@ -51,9 +51,7 @@ class Case:
         sample = _kept_sample(table, state.settings.classes if classes is None else classes)
         problems = notion.problems(sample, loss)
         if not table.complete and state.counts is not None:
-            problems = [
-                _of_cells(each, state.counts.atoms(k)) for k, each in enumerate(problems)
-            ]
+            problems = [_of_cells(each, state.counts.atoms(k)) for k, each in enumerate(problems)]
         (top,) = notion.top_label.problems(sample, loss)
         if not table.complete:
             top = _of_cells(top, state.top_atoms())
@@ -68,9 +66,7 @@ class Case:
         """The same rows, asked for their top label."""
         notion = TOP_LABEL.of_reduced
         p, right = TOP_LABEL.reduce(self.sample.probabilities, self.sample.labels)
-        sample = replace(
-            self.sample, probabilities=on_simplex(p), labels=right.astype(np.intp)
-        )
+        sample = replace(self.sample, probabilities=on_simplex(p.astype(np.float64)), labels=right.astype(np.intp))
         return replace(self, sample=sample, notion=notion, problems=[self.top], state=None)
 
     def places(self, rows: Sample) -> IntArray:
@@ -78,7 +74,7 @@ class Case:
         if self.state is None:
             return np.arange(len(rows.labels))
         predictions, labels = self.state.notion.reduce(rows.probabilities, rows.labels)
-        predictions = Problem.free(predictions)
+        predictions = Problem.free(predictions.astype(np.float64))
         found = self.state.rows.find(predictions, labels, rows.weights)
         kept = self.state.rows.rows.weights > 0  # rows without weight are not in the sample
         return (np.cumsum(kept) - 1)[found]

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from riskalign.equations.arrays import FloatArray, LabelArray
 from riskalign.data.cells import Cells, Integers, Numbers, Room
 from riskalign.data.weights import in_units
+from riskalign.equations.arrays import FloatArray, LabelArray
 
 CHUNK = 1 << 15
 """Numbers that are encoded at a time: 256 kB per array, so that all passes stay in cache."""

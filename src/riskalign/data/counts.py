@@ -21,10 +21,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from riskalign.equations.arrays import FloatArray, LabelArray
 from riskalign.data.cells import Cells, Integers, Numbers
 from riskalign.data.counting import Part, count
 from riskalign.data.weights import exponent_of, in_units
+from riskalign.equations.arrays import FloatArray, LabelArray
 
 MOST_ROWS = 1 << 43
 """Up to here no sum of 20-bit offsets leaves the range of int64; 8.8e12."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from riskalign.data.cells import Numbers
 from riskalign.data.sample import Sample
 from riskalign.equations.arrays import FloatArray, IntArray, LabelArray
 from riskalign.equations.losses import ProperLoss
@@ -49,7 +50,7 @@ class Notion:
         """Labels of problem k, ``(n,)``; labels may hold several sets, ``(n, B)``."""
         raise NotImplementedError
 
-    def reduce(self, probabilities: FloatArray, labels: IntArray) -> tuple[FloatArray, LabelArray]:
+    def reduce(self, probabilities: Numbers, labels: LabelArray) -> tuple[Numbers, LabelArray]:
         """What a sketch keeps of rows: predictions ``(n,)`` or ``(n, K)``, and labels ``(n,)``."""
         return probabilities, labels
 
@@ -85,7 +86,7 @@ class Notion:
 
     def problems(self, sample: Sample, loss: ProperLoss) -> list[Problem]:
         """The problems that the notion makes of a sample."""
-        columns = _at_most_one(self.columns(sample.probabilities))
+        columns = self.columns(np.minimum(sample.probabilities, 1.0))
         return [
             Problem(
                 name,
@@ -115,9 +116,9 @@ class Notion:
         return conditional
 
 
-def _at_most_one(p: FloatArray) -> FloatArray:
+def _at_most_one(p: Numbers) -> Numbers:
     """Probabilities without their row: above one by rounding they have no complement."""
-    return np.minimum(p, 1.0) if p.max(initial=0.0) > 1.0 else p
+    return np.minimum(p, 1) if p.max(initial=0) > 1 else p
 
 
 class _Binary(Notion):
@@ -131,7 +132,7 @@ class _Binary(Notion):
                 "'classwise' or 'canonical', or pass one column of `y_prob`."
             )
 
-    def reduce(self, probabilities: FloatArray, labels: IntArray) -> tuple[FloatArray, LabelArray]:
+    def reduce(self, probabilities: Numbers, labels: LabelArray) -> tuple[Numbers, LabelArray]:
         return _at_most_one(probabilities[:, 1]), labels
 
     def columns(self, probabilities: FloatArray) -> FloatArray:
@@ -150,7 +151,7 @@ class _Binary(Notion):
 class _TopLabel(Notion):
     whole_rows = False
 
-    def reduce(self, probabilities: FloatArray, labels: IntArray) -> tuple[FloatArray, LabelArray]:
+    def reduce(self, probabilities: Numbers, labels: LabelArray) -> tuple[Numbers, LabelArray]:
         top = probabilities.argmax(axis=1)
         p = probabilities[np.arange(len(top)), top]
         return _at_most_one(p), (top == labels).astype(np.int8)
@@ -276,6 +277,8 @@ NOTIONS: dict[str, Notion] = {
 
 
 def default_notion(n_classes: int) -> Notion:
-    """The notion of predictions for which none is named: "binary" for two classes or one
-    probability, otherwise "classwise"."""
+    """The notion where none is named: "binary" for two classes, otherwise "classwise".
+
+    One probability per row is that of the second of two classes.
+    """
     return BINARY if n_classes == 2 else CLASSWISE

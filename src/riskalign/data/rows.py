@@ -29,9 +29,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from riskalign.equations.arrays import BoolArray, FloatArray, IntArray, LabelArray
 from riskalign.data import hashing
 from riskalign.data.hashing import HashArray, Numbers
+from riskalign.equations.arrays import BoolArray, FloatArray, IntArray, LabelArray
 
 CHUNK = 1 << 17
 """Numbers that pass from a batch to the table at a time: 1 MB."""

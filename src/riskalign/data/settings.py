@@ -17,6 +17,7 @@ FINE, COARSE, FEW_PROBLEMS = 10, 8, 16
 """Significant bits of a cell for up to 16 problems, and for more: the counts of 1,000 problems
 take 100 MB with 8 bits."""
 
+
 @dataclass(frozen=True)
 class Settings:
     """What two states must share to be merged.

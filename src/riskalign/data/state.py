@@ -18,15 +18,15 @@ from typing import Any
 
 import numpy as np
 
-from riskalign.equations.arrays import FloatArray, LabelArray, floored_log
 from riskalign.data import packing
 from riskalign.data.cells import Numbers
 from riskalign.data.counts import MOST_ROWS, Atoms, CellCounts
 from riskalign.data.format import SketchFormatError, pack, unpack
-from riskalign.data.rows import RowTable
 from riskalign.data.notions import NOTIONS, TOP_LABEL, Notion
+from riskalign.data.rows import RowTable
 from riskalign.data.settings import FINE, N_BINS, Settings
 from riskalign.data.totals import Totals
+from riskalign.equations.arrays import FloatArray, LabelArray, floored_log
 
 
 class SketchState:
@@ -49,7 +49,8 @@ class SketchState:
     --------
     >>> import numpy as np
     >>> settings = Settings.of("binary", ("no", "yes"))
-    >>> a = SketchState(settings).update(np.array([[0.8, 0.2], [0.3, 0.7], [0.8, 0.2]]), np.array([0, 1, 0]))
+    >>> p = np.array([[0.8, 0.2], [0.3, 0.7], [0.8, 0.2]])
+    >>> a = SketchState(settings).update(p, np.array([0, 1, 0]))
     >>> b = SketchState(settings).update(np.array([[0.3, 0.7]]), np.array([1]))
     >>> a.merge(b).n_rows, len(a.rows.rows), a.rows.complete
     (4, 2, True)

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from riskalign.equations.arrays import FloatArray, LabelArray
 from riskalign.data.cells import Numbers
 from riskalign.data.logs import log_loss
 from riskalign.data.weights import exponent_of, in_units
+from riskalign.equations.arrays import FloatArray, LabelArray
 
 CHUNK = 1 << 16
 """Numbers that are summed at a time: 512 kB, so that all passes stay in cache."""

@@ -46,11 +46,11 @@ class Kernel(Protocol):
         """Position of (1 - p, p) on a line where the kernel's width is about one."""
 
     def log_peak(self, x: FloatArray, h: float) -> FloatArray:
-        """log k_h(x; x): what a sample adds to the sum at its own place, ``(n,)``."""
+        """Log k_h(x; x): what a sample adds to the sum at its own place, ``(n,)``."""
 
 
 def log_kernel(kernel: Kernel, x: FloatArray, c: FloatArray, h: float) -> FloatArray:
-    """log k_h(x_i; c_i) of pairs of points ``(n, K)``, as ``(n,)``."""
+    """Log k_h(x_i; c_i) of pairs of points ``(n, K)``, as ``(n,)``."""
     products = kernel.scale(h) * row_dot(kernel.queries(x), c)
     return products + kernel.key_bias(c, h) + kernel.query_bias(x, h)
 
@@ -107,7 +107,7 @@ class Dirichlet:
         return -(bulk + np.sign(cosine) * np.sqrt(tail) * artanh)
 
     def log_peak(self, x: FloatArray, h: float) -> FloatArray:
-        """log k_h(x; x)."""
+        """Log k_h(x; x)."""
         return log_kernel(self, x, x, h)
 
 
@@ -143,7 +143,7 @@ class Rbf:
         return np.sqrt(2.0) * (p - 0.5) / h
 
     def log_peak(self, x: FloatArray, h: float) -> FloatArray:
-        """log k_h(x; x)."""
+        """Log k_h(x; x)."""
         return log_kernel(self, x, x, h)
 
 

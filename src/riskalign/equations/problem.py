@@ -57,7 +57,7 @@ class Problem:
 
     @property
     def unit(self) -> float:
-        """Mean weight of a sample, sum w^2 / sum w: over all samples, each counted by its weight."""
+        """Mean weight of a sample, each counted by its weight: sum w^2 / sum w."""
         return float(self.weights @ self.units / self.weights.sum())
 
     def take(self, rows: IntArray | slice) -> Problem:

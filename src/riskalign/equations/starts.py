@@ -48,7 +48,7 @@ class Start(Protocol):
         """The name users pass."""
 
     def features(self, predictions: FloatArray) -> FloatArray:
-        """phi ``(n, d, p)`` of predictions, ``(n,)`` or ``(n, K)``."""
+        """Phi ``(n, d, p)`` of predictions, ``(n,)`` or ``(n, K)``."""
 
 
 @dataclass(frozen=True)
@@ -155,13 +155,13 @@ class FittedStart:
         return np.array_equal(self.parameters, prior_mean(len(self.parameters)))
 
     def at(self, predictions: FloatArray) -> FloatArray:
-        """g at predictions ``(m,)`` or ``(m, K)``, as ``(m, d)``."""
+        """G at predictions ``(m,)`` or ``(m, K)``, as ``(m, d)``."""
         if self.is_prior:
             return predictions[:, None] if predictions.ndim == 1 else predictions
         return _link(self.start.features(predictions) @ self.parameters)
 
     def without_each(self, problem: Problem) -> FloatArray:
-        """g at the problem's rows, each sample left out of the fit by one Newton step, ``(n, d)``."""
+        """The start at each row, its sample left out of the fit by one Newton step, ``(n, d)``."""
         if not len(self.parameters):
             return problem.free(problem.predictions)
         phi = self.start.features(problem.predictions)
@@ -203,10 +203,8 @@ def _loss(
 ) -> float:
     """Log loss of all rows, and the penalty of the prior."""
     eta = phi @ theta  # (n, d)
-    if eta.shape[1] == 1:
-        total = np.logaddexp(0.0, eta[:, 0])
-    else:
-        total = logsumexp(eta, axis=1)
+    single = eta.shape[1] == 1
+    total = np.logaddexp(0.0, eta[:, 0]) if single else logsumexp(eta, axis=1)
     away = theta - prior_mean(len(theta))
     own = np.einsum("nd,nd->n", y, eta)
     return float(weights @ (total - own) + away @ prior @ away / 2)

@@ -2,26 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
 from riskalign.data.case import Case
-from riskalign.equations.arrays import FloatArray, LabelArray, row_dot
+from riskalign.data.notions import Notion
+from riskalign.data.sample import Sample
+from riskalign.equations.arrays import FloatArray, IntArray
 from riskalign.equations.kernels import Kernel
-from riskalign.equations.problem import Problem
-from riskalign.equations.simplex import KEPT_SHARE, on_simplex, onto_simplex
-from riskalign.inference.null import draw_labels
+from riskalign.inference.null import draw_labels, one_per_row
+from riskalign.inference.test_statistics import Statistic, Statistics
 from riskalign.progress import track
-from riskalign.smoothing import TINY, Tuning, choose_smoother
+from riskalign.smoothing.threads import ordered_map
+
+__test__: dict[str, str] = {}  # no tests, though files of this name are looked through for them
 
 SCALES: FloatArray = np.array([1, 1 / 4, 1 / 16, 1 / 64, 1 / 256])
 """Shares of the kernel's widest bandwidth that the test looks at, from broad trends to fine
 structure. No label has a part in them."""
 
-DRAWS_AT_ONCE = 50
-"""Label sets held at once."""
+SETS = 50
+"""Label sets that are worked on together."""
+
+LABELS = 2_000_000
+"""Labels that are worked on together: of many samples, fewer sets."""
+
+HELD = 10_000_000
+"""Drawn labels that are held at once, for all problems to use: 80 MB."""
+
+MOST = 200_000
+"""Samples that are tested if rows stand for several: of more, a random part."""
+
+NUMBERS = 20_000_000
+"""Predictions of these samples: of many classes, fewer samples."""
+
+ROUNDING = 1e-9
+"""Below this part of a statistic, or of its standard deviation, differences are rounding: those
+of equal label sets are."""
 
 
 @dataclass(frozen=True)
@@ -70,85 +90,92 @@ def tested(
     case: Case, kernel: Kernel, engine: str, n_draws: int, seed: int, progress: bool | None
 ) -> CalibrationTest:
     """The test of a case: its statistic against those of drawn label sets."""
-    bandwidths = SCALES * kernel.bandwidth_range(case.problems[0].n_classes)[1]
-    statistics = _statistics(case, kernel, engine, bandwidths, n_draws, seed, progress)
-    observed, drawn = statistics[0], statistics[1:]
+    sample = one_per_sample(case.sample, seed)
+    problems = case.problems
+    if sample is not case.sample or not case.complete:
+        problems = case.notion.problems(sample, case.loss)
+    bandwidths = SCALES * kernel.bandwidth_range(problems[0].n_classes)[1]
+    statistics = Statistics(problems, kernel, engine, bandwidths.tolist())
+    pieces = sums_of_sets(sample, case.notion, statistics, n_draws, seed)
+    table = np.zeros((len(bandwidths), 1 + n_draws))
+    for sets, sums in track(pieces, len(problems) * (1 + n_draws), "label sets", progress):
+        table[:, sets] += sums
+    observed, *drawn = highest(table)
     return CalibrationTest(
-        p_value=float((1 + np.count_nonzero(drawn >= observed)) / (1 + n_draws)),
+        p_value=float(
+            (1 + np.count_nonzero(np.array(drawn) >= observed - ROUNDING)) / (1 + n_draws)
+        ),
         statistic=float(observed),
         n_draws=n_draws,
         bandwidths=bandwidths,
         notion=case.notion.name,
         loss=case.loss.name,
-        n_samples=len(case.sample.labels),
+        n_samples=len(sample.labels),
     )
 
 
-def _gains(problem: Problem, labels: LabelArray, smoothed: FloatArray) -> FloatArray:
-    """Weighted sums of <y - f, l(f) - l(R)> for label sets ``(n, B)``: for l2, 2 <e, W e>.
+def one_per_sample(sample: Sample, seed: int) -> Sample:
+    """The sample with a row for each of its samples, or for each of a random part of many.
 
-    `smoothed` holds the smoothed residuals of all sets, ``(n, B d)``.
+    Labels are drawn for samples, so the observed ones must be those of samples too. The part is
+    drawn blindly: evenly spaced samples would have labels in the proportions of the whole, with
+    less noise than drawn labels have.
     """
-    f, n_sets = problem.points, labels.shape[1]
-    if problem.one_dimensional:
-        e = labels - problem.predictions[:, None]  # (n, B)
-        p = f[:, 1:]
-        R = np.clip(p + smoothed, KEPT_SHARE * p, 1 - KEPT_SHARE * (1 - p))
-        gain = np.repeat(problem.loss(f), n_sets, axis=0)
-        gain -= problem.loss(on_simplex(R.ravel()))
-        rows = e * (gain[:, 1] - gain[:, 0]).reshape(e.shape)
+    if sample.sample_weights is None:
+        return sample
+    counts = np.rint(sample.weights / sample.sample_weights).astype(np.int64)
+    ends, most = np.cumsum(counts), min(MOST, NUMBERS // sample.probabilities.shape[1])
+    if ends[-1] <= most:
+        rows = np.repeat(np.arange(len(counts)), counts)
     else:
-        e = residuals_of(problem, labels).reshape(-1, f.shape[1])
-        start = np.repeat(f, n_sets, axis=0)  # (n B, K)
-        R = onto_simplex(start, smoothed.reshape(start.shape))
-        gain = problem.loss(start) - problem.loss(R)
-        rows = row_dot(e, gain).reshape(labels.shape)
-    sums: FloatArray = problem.weights @ rows
-    return sums
+        generator = np.random.default_rng(seed)
+        chosen = generator.choice(ends[-1], most, replace=False, shuffle=False)
+        rows = np.searchsorted(ends, np.sort(chosen), side="right")
+    return one_per_row(sample.take(rows))
 
 
-def residuals_of(problem: Problem, labels: LabelArray) -> FloatArray:
-    """y - f of label sets ``(n, B)``, as ``(n, B d)``."""
-    if problem.one_dimensional:
-        return labels - problem.predictions[:, None]
-    y = labels[:, :, None] == np.arange(problem.n_classes)  # (n, B, K)
-    return (y - problem.predictions[:, None]).reshape(len(labels), -1)
+def sums_of_sets(
+    sample: Sample, notion: Notion, statistics: Statistics, n_draws: int, seed: int
+) -> Iterator[tuple[int, tuple[slice, FloatArray]]]:
+    """What each problem adds to the statistics of some sets: how many, which, and ``(C, b)``.
+
+    The first set is the observed one. All problems see the same labels.
+    """
+    n = len(sample.labels)
+    step = min(SETS, max(1, LABELS // n))
+    chunks = [slice(a, min(a + step, 1 + n_draws)) for a in range(0, 1 + n_draws, step)]
+    held = max(1, HELD // (n * step))
+
+    def drawn(chunk: slice) -> IntArray:
+        generator = np.random.default_rng([seed, chunk.start])
+        labels = draw_labels(sample.probabilities, chunk.stop - chunk.start, generator)
+        if chunk.start == 0:
+            labels[:, 0] = sample.labels
+        return labels
+
+    for start in range(0, len(chunks), held):
+        some = chunks[start : start + held]
+        labels = list(ordered_map(drawn, some))
+        for k in range(len(statistics.problems)):
+            statistic = statistics.of(k)
+
+            def sums(sets: IntArray, k: int = k, statistic: Statistic = statistic) -> FloatArray:
+                return statistic.sums(notion.outcomes(sample.probabilities, sets, k))
+
+            results = ordered_map(sums, labels, statistics.workers)
+            for chunk, result in zip(some, results, strict=True):
+                yield result.shape[1], (chunk, result)
 
 
-def _statistics(
-    case: Case,
-    kernel: Kernel,
-    engine: str,
-    bandwidths: FloatArray,
-    n_draws: int,
-    seed: int,
-    progress: bool | None,
-) -> FloatArray:
-    """Of the observed and the drawn label sets, ``(1 + n_draws,)``.
+def highest(table: FloatArray) -> FloatArray:
+    """The statistics of all sets, ``(B,)``, from those at each scale ``(C, B)``.
 
     Each scale is standardised over all sets, the observed one among them, so that none is
     treated differently; then the largest scale counts.
     """
-    sample, generator = case.sample, np.random.default_rng(seed)
-    smoother = choose_smoother(case.problems, kernel, engine, small=TINY)
-    tunings = [Tuning(h) for h in bandwidths.tolist()]
-    values = []
-    starts = range(0, n_draws + 1, DRAWS_AT_ONCE)
-    for start in track(((1, start) for start in starts), len(starts), "label sets", progress):
-        count = min(DRAWS_AT_ONCE, n_draws + 1 - start)
-        labels = draw_labels(sample.probabilities, count, generator)
-        if start == 0:
-            labels[:, 0] = sample.labels
-        gains = np.zeros((len(tunings), count))
-        for k, problem in enumerate(case.problems):
-            outcomes = case.notion.outcomes(sample.probabilities, labels, k)
-            averages = smoother.averages({k: residuals_of(problem, outcomes)}, tunings)
-            for c, smoothed in enumerate(averages):
-                gains[c] += _gains(problem, outcomes, smoothed[k])
-        values.append(gains)
-    table: FloatArray = np.concatenate(values, axis=1)  # (5, 1 + n_draws)
     spread = table.std(axis=1, keepdims=True)
+    differs = spread > ROUNDING * np.abs(table).max(axis=1, keepdims=True)
     centred = table - table.mean(axis=1, keepdims=True)
-    standardised = np.divide(centred, spread, out=np.zeros_like(table), where=spread > 0)
-    highest: FloatArray = standardised.max(axis=0)
-    return highest
+    standardised = np.divide(centred, spread, out=np.zeros_like(table), where=differs)
+    largest: FloatArray = standardised.max(axis=0)
+    return largest

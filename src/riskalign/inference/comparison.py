@@ -13,7 +13,6 @@ from riskalign.equations.arrays import FloatArray
 from riskalign.inference.interval import paired_error
 from riskalign.inference.null import Model
 
-
 ROUNDING = 1e-9
 """A standard error below this share of the difference is 0 but for rounding."""
 

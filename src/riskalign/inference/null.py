@@ -3,7 +3,7 @@
 Labels y^b are drawn from a truth g (the fitted start), b = 1, ..., B. For each set the start would
 be fitted anew, to first order by one Newton step from the truth,
 
-    g^b_i = softmax(log g_i + phi_i (sum_j push^b_j - push^b_i)),    push^b_j = I^-1 phi_j' (y^b_j - g_j),
+    g^b_i = softmax(log g_i + phi_i sum_(j != i) push^b_j),    push^b_j = I^-1 phi_j' (y^b_j - g_j),
 
 the residuals y^b - g^b are smoothed by the same tunings, and the debiased error of g is computed.
 Its mean over the label sets is the bias of the estimate for a calibrated model, its variance the
@@ -105,7 +105,8 @@ class Model:
             outcomes = self.notion.outcomes(drawn.probabilities, labels, k)
             world = NullWorld(k, problems[k], true, outcomes, self.start, smoother)
             tunings = representatives(self.tunings[k])
-            return sum(weight * world.terms(tuning) for tuning, weight in tunings.items())
+            parts = [weight * world.terms(tuning) for tuning, weight in tunings.items()]
+            return np.sum(parts, axis=0)
 
         total = np.zeros(labels.shape)
         for terms in ordered_map(of_problem, range(len(problems))):
@@ -238,8 +239,9 @@ def _contracted(residuals: FloatArray, phi: FloatArray) -> FloatArray:
 def _applied(slopes: FloatArray, pushes: FloatArray) -> FloatArray:
     """What parameters that move do to g: ``(n, d, p)`` and ``(n, B, p)`` to ``(n, B, d)``."""
     if slopes.shape[2] <= FEW_PARAMETERS:
-        every = range(slopes.shape[2])
-        total: FloatArray = sum(slopes[:, None, :, i] * pushes[:, :, i, None] for i in every)
+        total = slopes[:, None, :, 0] * pushes[:, :, 0, None]
+        for i in range(1, slopes.shape[2]):
+            total += slopes[:, None, :, i] * pushes[:, :, i, None]
         return total
     return pushes @ slopes.transpose(0, 2, 1)
 

@@ -9,10 +9,19 @@ from typing import ClassVar
 
 import numpy as np
 
-from riskalign.equations.problem import Problem
 from riskalign.data.validation import one_of
 from riskalign.equations.arrays import BoolArray, FloatArray, IntArray
-from riskalign.methods.method import ByProblem, CLASSICAL, NORMS, Estimate, Scope, norm_of, plug_in, spelled
+from riskalign.equations.problem import Problem
+from riskalign.methods.method import (
+    CLASSICAL,
+    NORMS,
+    ByProblem,
+    Estimate,
+    Scope,
+    norm_of,
+    plug_in,
+    spelled,
+)
 from riskalign.smoothing.threads import ordered_map
 
 ROUNDING = 1e-12

@@ -8,15 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtri
 
-from riskalign.bandwidth.search import align, candidate_set
+from riskalign.bandwidth.search import align
+from riskalign.bandwidth.tuning import WeightedTunings
 from riskalign.data.case import Case
+from riskalign.data.notions import Notion
+from riskalign.data.validation import ROW_SUM_TOLERANCE
 from riskalign.equations.arrays import FloatArray
 from riskalign.equations.kernels import KERNELS
 from riskalign.equations.problem import Problem
 from riskalign.equations.simplex import mirrored, on_simplex
 from riskalign.equations.starts import STARTS, FittedStart
 from riskalign.methods.kernel import KernelSmoother
-from riskalign.methods.residuals import debiased
 from riskalign.smoothing import Support, Tuning, choose_smoother
 
 
@@ -91,47 +93,74 @@ def curve_of(
 ) -> ReliabilityCurve:
     """R at points, of smoothed labels or of a start and its smoothed residuals."""
     if method.smooths_residuals:
-        tunings = _residual_tunings(case, method, engine, progress)
+        weighted = _residual_tunings(case, method, engine, progress)
     else:
         tunings, _ = method.tunings(case, engine, progress)
+        weighted = [WeightedTunings.given(tuning) for tuning in tunings]
+    return curve_by(case, method, weighted, points, engine)
+
+
+def curve_by(
+    case: Case,
+    method: KernelSmoother,
+    weighted: Sequence[WeightedTunings],
+    points: FloatArray,
+    engine: str = "auto",
+) -> ReliabilityCurve:
+    """R at points, by tunings that are known: the weighted mean of what they give."""
     found = [
-        curve_of_problem(problem, method, tuning, points, engine)
-        for problem, tuning in zip(case.problems, tunings, strict=True)
+        curve_of_problem(problem, method, own, points, engine)
+        for problem, own in zip(case.problems, weighted, strict=True)
     ]
+    tunings = [own.best for own in weighted]
     return assemble(case, points, tunings, [R for R, _ in found], [own for _, own in found])
 
 
 def curve_of_problem(
-    problem: Problem, method: KernelSmoother, tuning: Tuning, points: FloatArray, engine: str
+    problem: Problem,
+    method: KernelSmoother,
+    weighted: WeightedTunings,
+    points: FloatArray,
+    engine: str,
 ) -> tuple[FloatArray, Support]:
-    """R of one problem at points, ``(m,)`` or ``(m, K)``, as ``(m, K)``, and its support."""
+    """R of one problem at points, ``(m,)`` or ``(m, K)``, as ``(m, K)``, and its support.
+
+    The support is that of the tuning of the largest weight.
+    """
     x = on_simplex(points)
     smoother = choose_smoother([problem], KERNELS[method.kernel], engine)
     if not method.smooths_residuals:
         nothing = np.empty((len(problem.labels), 0))
-        _, support = smoother.averages_at(nothing, (0, tuning), x)
-        return smoother.at((0, tuning), x).mean, support
+        _, support = smoother.averages_at(nothing, (0, weighted.best), x)
+        return smoother.at((0, weighted.best), x).mean, support
     fit = FittedStart.of(problem, STARTS[method.start])
     residuals = problem.columns() - fit.at(problem.predictions)
-    q, support = smoother.averages_at(residuals, (0, tuning), x)
     g = fit.at(points)
-    return shown_of(on_simplex(g[:, 0]) if g.shape[1] == 1 else g, mirrored(q)), support
+    start = on_simplex(g[:, 0]) if g.shape[1] == 1 else g
+    R, best = np.zeros_like(start), None
+    for tuning, weight in zip(weighted.tunings, weighted.weights, strict=True):
+        q, support = smoother.averages_at(residuals, (0, tuning), x)
+        R += weight * shown_of(start, mirrored(q))
+        best = support if tuning == weighted.best else best
+    assert best is not None
+    return np.minimum(R, 1.0), best
 
 
 def _residual_tunings(
     case: Case, method: KernelSmoother, engine: str, progress: bool | None
-) -> list[Tuning]:
+) -> list[WeightedTunings]:
     """How the residuals of a curve are smoothed: as asked for, or by risk alignment."""
     kernel = KERNELS[method.kernel]
     if method.bandwidth is None and method.candidates is None:
         curves = align(case.problems, kernel, engine, method.power, progress)
-        return [Tuning(curve.value, curve.flattening) for curve in curves]
+        tunings = [Tuning(curve.value, curve.flattening) for curve in curves]
+        return [WeightedTunings.given(tuning) for tuning in tunings]
     if not method.chooses_by_risk:
-        return method.tunings(case, engine, progress)[0]
-    candidates = candidate_set(method.candidates, kernel, case.problems[0].n_classes)
-    start = STARTS[method.start]
-    estimates = debiased(case.problems, kernel, engine, start, None, candidates, progress)
-    return [each.tunings.best for each in estimates]
+        tunings, _ = method.tunings(case, engine, progress)
+        return [WeightedTunings.given(tuning) for tuning in tunings]
+    outcome = method.outcome(case, engine, progress)
+    assert outcome.residuals is not None
+    return [each.tunings for each in outcome.residuals]
 
 
 def shown_of(start: FloatArray, smoothed: FloatArray) -> FloatArray:
@@ -164,3 +193,26 @@ def assemble(
         flattening=number([tuning.flattening for tuning in tunings]),
         classes=case.sample.classes,
     )
+
+
+def grid_points(grid: object, notion: Notion, n_classes: int) -> FloatArray:
+    """Points at which a curve is asked for: (m,) probabilities, or (m, K) on the simplex."""
+    if isinstance(grid, (int, np.integer)):
+        if grid < 2:
+            raise ValueError(f"`grid` must have at least two points; found {grid}.")
+        if not notion.joint:
+            return np.linspace(0.0, 1.0, int(grid))
+        raise ValueError(
+            f"`grid` must hold points (m, {n_classes}) of the simplex for a canonical curve; "
+            "a number of points is for one probability."
+        )
+    points = np.asarray(grid, dtype=np.float64)
+    expected = 2 if notion.joint else 1
+    if points.ndim != expected or (expected == 2 and points.shape[1] != n_classes):
+        shape = f"(m, {n_classes})" if expected == 2 else "(m,)"
+        raise ValueError(f"`grid` must have shape {shape}; found {points.shape}.")
+    if points.size == 0 or not ((points >= 0) & (points <= 1)).all():
+        raise ValueError("`grid` must hold probabilities in [0, 1].")
+    if expected == 2 and (np.abs(points.sum(axis=1) - 1) > ROW_SUM_TOLERANCE).any():
+        raise ValueError("`grid` must hold points of the simplex: rows sum to 1. Rescale them.")
+    return points

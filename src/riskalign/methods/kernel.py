@@ -158,6 +158,7 @@ class KernelSmoother:
         estimates = label_estimates(case.problems, smoother, tunings, self.estimator, progress)
         if self.norm is not None:
             problem, (estimate,) = case.problems[0], estimates
+            assert estimate.conditional is not None
             gap = estimate.conditional - problem.predictions
             value = norm_of(gap, problem.weights, self.norm)
             estimates = [replace(estimate, value=value)]
@@ -183,7 +184,8 @@ class KernelSmoother:
         )
         if tunings is None:
             tunings = [each.tunings.best for each in residuals]
-            curves = tuple(each.tunings.curve for each in residuals)
+            found = (each.tunings.curve for each in residuals)
+            curves = tuple(curve for curve in found if curve is not None)
             search = BandwidthSearch("cross-validation", curves, case.notion.per_class)
         return Outcome([_summed(each) for each in residuals], tunings, search, residuals)
 

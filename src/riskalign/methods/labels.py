@@ -40,7 +40,8 @@ def label_estimates(
         of = (getattr(terms, estimator), terms.risk, terms.refinement, terms.reconstructed_risk)
         totals[k] += [weights @ term for term in of]
         conditional[k][rows] = R[:, 1] if problems[k].one_dimensional else R
-    return [
-        Estimate(*(total / problem.weights.sum()).tolist(), conditional=R)
-        for problem, total, R in zip(problems, totals, conditional, strict=True)
-    ]
+    estimates = []
+    for problem, total, R in zip(problems, totals, conditional, strict=True):
+        value, risk, refinement, reconstructed = (total / problem.weights.sum()).tolist()
+        estimates.append(Estimate(value, risk, refinement, reconstructed, R))
+    return estimates

@@ -12,10 +12,10 @@ import numpy as np
 from riskalign.bandwidth.search import BandwidthSearch
 from riskalign.data.case import Case
 from riskalign.data.notions import NOTIONS
-from riskalign.equations.problem import Problem
-from riskalign.equations.simplex import on_simplex
 from riskalign.equations.arrays import FloatArray
 from riskalign.equations.losses import ProperLoss
+from riskalign.equations.problem import Problem
+from riskalign.equations.simplex import on_simplex
 from riskalign.equations.terms import decompose, risk_of
 from riskalign.methods.residuals import Debiased
 from riskalign.smoothing import Tuning
@@ -162,6 +162,7 @@ def spelled(options: Any) -> str:
 
 
 def is_default(option: Field[Any], value: object) -> bool:
+    """Whether an option has its default value."""
     default = option.default
     plain = isinstance(value, str | int | float)  # arrays and searches have no plain equality
     return default is not MISSING and (value is default or (plain and value == default))

@@ -32,6 +32,7 @@ FLATTEST = 0.01
 RARE = 20
 """Samples below which a class has no curve of its own: what is smoothed would be noise."""
 
+
 @dataclass(frozen=True)
 class Recalibration:
     """A map from predictions to R, learnt from a sample.
@@ -115,9 +116,7 @@ def _exponent(problem: Problem, start: str) -> float:
     return max(float(FittedStart.of(problem, STARTS[start]).parameters[0]), FLATTEST)
 
 
-def _tunings(
-    sample: Sample, notion: Notion, bandwidth: FloatArray | None
-) -> list[Tuning | None]:
+def _tunings(sample: Sample, notion: Notion, bandwidth: FloatArray | None) -> list[Tuning | None]:
     """Bandwidths given, or by risk alignment; none for classes too rare to be smoothed."""
     problems = notion.problems(sample, L2)
     many = [not notion.per_class or problem.labels.sum() >= RARE for problem in problems]

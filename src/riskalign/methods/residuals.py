@@ -54,7 +54,7 @@ class Started:
 
     @cached_property
     def residuals(self) -> FloatArray:
-        """y - g, ``(n, d)``."""
+        """Y - g, ``(n, d)``."""
         return self.problem.columns() - self.g
 
     @cached_property
@@ -69,7 +69,7 @@ class Started:
 
     @cached_property
     def truth(self) -> FloatArray:
-        """g on the simplex, ``(n, K)``."""
+        """G on the simplex, ``(n, K)``."""
         return on_simplex(self.g[:, 0]) if self.problem.one_dimensional else self.g
 
     def estimate(self, smoothed: FloatArray, rows: IntArray | slice = slice(None)) -> FloatArray:
@@ -181,7 +181,9 @@ def weigh(
     rows = _search_rows(started[0].problem)
     losses = np.empty((len(started), len(tunings)))
     averages = smoother.averages({k: s.residuals for k, s in enumerate(started)}, tunings, rows)
-    for c, smoothed in enumerate(track(((1, each) for each in averages), len(tunings), "bandwidth", progress)):
+    for c, smoothed in enumerate(
+        track(((1, each) for each in averages), len(tunings), "bandwidth", progress)
+    ):
         for k, each in enumerate(started):
             losses[k, c] = _left_out_loss(each, smoothed[k], rows)
     return [
@@ -256,9 +258,7 @@ def terms_of(started: Started, smoothed: FloatArray, s: FloatArray) -> Terms:
     return Terms(R, left_out, refinement)
 
 
-def _averaged(
-    problem: Problem, weighted: WeightedTunings, parts: Sequence[Terms]
-) -> Debiased:
+def _averaged(problem: Problem, weighted: WeightedTunings, parts: Sequence[Terms]) -> Debiased:
     """The terms of all tunings, averaged by the weights that each row gives them."""
     weights = weighted.own_weights(np.stack([part.left_out for part in parts]))  # (C, n)
     loss_f = problem.loss(problem.points)  # (n, K)

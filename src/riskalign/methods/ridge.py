@@ -9,9 +9,9 @@ from typing import ClassVar
 import numpy as np
 from scipy.linalg import eigh
 
-from riskalign.equations.problem import Problem
 from riskalign.data.validation import one_of
 from riskalign.equations.arrays import BoolArray, FloatArray, IntArray
+from riskalign.equations.problem import Problem
 from riskalign.methods.method import ByProblem, Estimate, Scope, observed_risk, spelled
 
 PENALTIES = {

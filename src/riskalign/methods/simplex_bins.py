@@ -8,10 +8,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from riskalign.equations.problem import Problem
 from riskalign.equations.arrays import FloatArray, IntArray
+from riskalign.equations.problem import Problem
 from riskalign.methods.binning import ROUNDING, checked_bins, sum_by
-from riskalign.methods.method import ByProblem, CHUNK, Estimate, Scope, plug_in, spelled
+from riskalign.methods.method import CHUNK, ByProblem, Estimate, Scope, plug_in, spelled
 
 LARGEST = 2**62
 """Codes of cells stay below this, well within 64 bits."""

@@ -10,10 +10,10 @@ import numpy as np
 from scipy.fft import dct, idct
 from scipy.optimize import brentq
 
-from riskalign.equations.problem import Problem
 from riskalign.equations.arrays import FloatArray
+from riskalign.equations.problem import Problem
 from riskalign.methods.binning import sum_by
-from riskalign.methods.method import ByProblem, CLASSICAL, Estimate, Scope, observed_risk
+from riskalign.methods.method import CLASSICAL, ByProblem, Estimate, Scope, observed_risk
 
 NODES = 2**16
 """Nodes of the interval; spreading residuals on them moves the error by about 1e-5 of it."""

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import expit, logit
 
-from riskalign.equations.problem import Problem
-from riskalign.equations.simplex import on_simplex, tempered
 from riskalign.data.validation import one_of
 from riskalign.equations.arrays import FLOOR, BoolArray, FloatArray
 from riskalign.equations.kernels import DIRICHLET, KERNELS, Kernel
+from riskalign.equations.problem import Problem
+from riskalign.equations.simplex import on_simplex, tempered
 from riskalign.estimate import reliability_curve
 from riskalign.methods.curve import ReliabilityCurve
 from riskalign.plots.canvas import GREY, SERIES, SMALL, bare

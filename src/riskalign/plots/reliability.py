@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from riskalign.data.notions import CLASSWISE, TOP_LABEL
 from riskalign.data.sample import Sample
-from riskalign.equations.problem import Problem
 from riskalign.data.validation import as_sample, one_of
 from riskalign.equations.losses import L2
+from riskalign.equations.problem import Problem
 from riskalign.options import make_case
 from riskalign.plots.canvas import axes_for, grid_of_axes
 from riskalign.plots.diagram import Diagram, draw
@@ -25,6 +25,13 @@ MOST = 12
 
 LONGEST = 24
 """Letters of a class's name that are written."""
+
+BEHIND_THE_ERROR = {
+    "estimator": "debiased",
+    "bandwidth": "cross-validation",
+    "start": "logistic",
+}
+"""Options of the curve that is the R behind the default calibration error."""
 
 _OF_DATA = ("sample_weight", "from_logits", "normalize", "ignore_index", "classes")
 
@@ -171,7 +178,7 @@ def _split(
     """The data, checked, and the options that are of the curve."""
     of_data = {key: value for key, value in options.items() if key in _OF_DATA}
     rest = {key: value for key, value in options.items() if key not in _OF_DATA}
-    return as_sample(y_true, y_prob, **of_data), {"estimator": "debiased", **rest}
+    return as_sample(y_true, y_prob, **of_data), BEHIND_THE_ERROR | rest
 
 
 def _column(sample: Sample, label: object) -> int:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from riskalign.inference.calibration_test import CalibrationTest
 from riskalign.report.summary import Summary
 from riskalign.results import CalibrationResult
-from riskalign.significance import CalibrationTest
 
 NOTIONS = {
     "binary": "binary",

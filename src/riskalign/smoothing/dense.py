@@ -51,7 +51,9 @@ class DenseSmoother:
 
     search_rows = 512
 
-    def __init__(self, problems: Sequence[Problem], kernel: Kernel, *, single: bool = False) -> None:
+    def __init__(
+        self, problems: Sequence[Problem], kernel: Kernel, *, single: bool = False
+    ) -> None:
         self._problems = problems
         self._kernel = kernel
         self._dtype: npt.DTypeLike = np.float32 if single else np.float64
@@ -157,9 +159,7 @@ class DenseSmoother:
         """Leave-one-out averages of some rows, one per bandwidth."""
         centres = Centres(problem, kernel, values, bandwidths, self._dtype)
         blocks = centres.split(rows)
-        parts = list(
-            ordered_map(lambda own: centres.averages(centres.points[own], own), blocks)
-        )
+        parts = list(ordered_map(lambda own: centres.averages(centres.points[own], own), blocks))
         return [concatenate(part[i] for part in parts) for i in range(len(bandwidths))]
 
     def averages_at(

@@ -161,14 +161,13 @@ class GridSmoother:
         self, requests: Sequence[Request], reader: Reader[T], rows: IntArray | None = None
     ) -> Iterator[tuple[int, IntArray, T]]:
         """See `Smoother.each`; requests of one tuning share its kernel matrix."""
-        resolved = [
-            tuning.bandwidth >= resolution_of(self._kernel) for _, tuning in requests
-        ]
-        coarse, fine = np.flatnonzero(resolved).tolist(), np.flatnonzero(~np.array(resolved))
-        if len(fine):  # narrower than the nodes resolve
+        resolved = [tuning.bandwidth >= resolution_of(self._kernel) for _, tuning in requests]
+        coarse = [i for i, well in enumerate(resolved) if well]
+        fine = [i for i, well in enumerate(resolved) if not well]
+        if fine:  # narrower than the nodes resolve
             dense = DenseSmoother(self._problems, self._kernel)
             for i, own, result in dense.each([requests[i] for i in fine], reader, rows):
-                yield int(fine[i]), own, result
+                yield fine[i], own, result
         numbers = list(dict.fromkeys(requests[i][0] for i in coarse))
         for start in range(0, len(numbers), GROUP):
             group = set(numbers[start : start + GROUP])
@@ -204,7 +203,7 @@ class GridSmoother:
                 yield i, own, result
 
     def _label_masses(self, number: int) -> FloatArray:
-        """Weights of label 0 and of label 1 on the nodes, ``(M, 2)``; kept, because they are few."""
+        """Weights of label 0 and of label 1 on the nodes, ``(M, 2)``, computed once."""
         if number not in self._masses:
             problem = self._problems[number]
             weighted = problem.weights[:, None] * problem.one_hot()
@@ -331,7 +330,9 @@ class GridSmoother:
         masses = []
         for k in numbers:
             weights = self._problems[k].weights
-            masses.append(self._spread(k, np.stack([weights, weights * self._problems[k].units], 1)))
+            masses.append(
+                self._spread(k, np.stack([weights, weights * self._problems[k].units], 1))
+            )
         of_weights, of_squares = np.stack(masses, axis=2).transpose(1, 0, 2)  # (M, P) each
         sums = kernel_sums(self._kernel, tuning, of_weights)
         square_sums = kernel_sums(self._kernel, tuning, of_squares, squared=True)

@@ -80,9 +80,7 @@ def _transfer(
 
 
 @lru_cache(maxsize=64)
-def _bands(
-    kernel: Kernel, level: float, bandwidth: float
-) -> list[tuple[slice, slice, FloatArray]]:
+def _bands(kernel: Kernel, level: float, bandwidth: float) -> list[tuple[slice, slice, FloatArray]]:
     """The kernel matrix of a level's nodes in blocks: rows, columns that matter, entries.
 
     It is a band: a kernel is log-concave in its centre, and the centres that matter move up
@@ -106,6 +104,3 @@ def _bands(
         scores += query_bias[rows, None]
         blocks.append((rows, band, np.exp(scores)))
     return blocks
-
-
-

@@ -8,8 +8,8 @@ from riskalign.equations.arrays import BoolArray, FloatArray, IntArray
 from riskalign.equations.kernels import Kernel
 from riskalign.equations.problem import Problem
 from riskalign.equations.simplex import on_simplex
-from riskalign.smoothing.operator import Average
 from riskalign.smoothing.dense import exact_rows
+from riskalign.smoothing.operator import Average
 
 REACHES = (64, 1_024, 16_384)
 """Neighbours on each side whose terms are summed: first few, more for rows that need them."""

@@ -160,8 +160,6 @@ def _lagrange(offset: FloatArray) -> FloatArray:
 
 
 @lru_cache(maxsize=64)
-def nodes_at(
-    kernel: Kernel, resolution: float, flattenings: tuple[float, ...] = (1.0,)
-) -> Nodes:
+def nodes_at(kernel: Kernel, resolution: float, flattenings: tuple[float, ...] = (1.0,)) -> Nodes:
     """The nodes of a kernel at a resolution; a process makes each once."""
     return Nodes(kernel, resolution, flattenings)

@@ -101,7 +101,10 @@ class Smoother(Protocol):
     def averages_at(
         self, values: FloatArray, request: Request, points: FloatArray
     ) -> tuple[FloatArray, Support]:
-        """Averages of values ``(n, d)`` at points ``(m, K)``, nobody left out; what they rest on."""
+        """Averages of values ``(n, d)`` at points ``(m, K)``, and what they rest on.
+
+        No sample is left out.
+        """
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from scipy.special import expit
 from riskalign.equations.arrays import FloatArray, IntArray
 from riskalign.equations.kernels import Kernel
 from riskalign.equations.problem import Problem
-from riskalign.smoothing.operator import Average
 from riskalign.smoothing.families import SMALLEST, Bandwidth, Chain, Family, Step, make_families
+from riskalign.smoothing.operator import Average
 from riskalign.smoothing.sums import ColumnSums, Floats, LabelSums, Order, Sums, by_class, labels_in
 from riskalign.smoothing.threads import n_threads, ordered_map
 
@@ -253,6 +253,8 @@ class Centres:
                 return scores, lowest
         largest = scores.max(axis=1)
         top[:] = largest
+        if len(self._centres) == 1:  # a lone row has no others: its scores stay -inf
+            largest = np.where(np.isneginf(largest), 0.0, largest)
         logs = self._buffer("scores", scores.shape, self._dtype)
         np.subtract(scores, largest[:, None], out=logs, casting="same_kind")
         return logs, lowest - float(largest.max())
