@@ -18,13 +18,15 @@ from pathlib import Path
 import numpy as np
 from scipy.special import expit
 
-from riskalign.data.sample import Problem, Sample, reduce
+from riskalign.data.notions import NOTIONS
+from riskalign.data.sample import Sample
 from riskalign.data.validation import as_sample
 from riskalign.equations.arrays import FloatArray, IntArray
 from riskalign.equations.kernels import DIRICHLET
 from riskalign.equations.losses import KL, L2
+from riskalign.equations.problem import Problem
 from riskalign.equations.terms import decompose
-from riskalign.smoothing import Smoother, always
+from riskalign.smoothing import Smoother, Tuning
 from riskalign.smoothing.dense import DenseSmoother
 from riskalign.smoothing.grid import GridSmoother
 
@@ -56,12 +58,11 @@ class Row:
 
 def differences(problem: Problem, fast: Smoother, h: float, rows: IntArray) -> tuple[float, ...]:
     """Largest difference of R, and differences of both errors over the risk."""
-    exact = DenseSmoother([problem], DIRICHLET, Problem.one_hot)
+    exact = DenseSmoother([problem], DIRICHLET)
     R_fast, R_exact = (_conditional(smoother, h, rows) for smoother in (fast, exact))
     part = problem.take(rows)
     result = [float(np.abs(R_fast - R_exact).max())]
-    two = problem.predictions.ndim == 1
-    for loss in (L2.binary if two else L2, KL):
+    for loss in (L2.binary if problem.one_dimensional else L2, KL):
         terms = [decompose(loss, part.points, part.labels, R) for R in (R_fast, R_exact)]
         risk = max(float(terms[1].risk.mean()), np.finfo(float).tiny)
         gaps = [
@@ -73,14 +74,14 @@ def differences(problem: Problem, fast: Smoother, h: float, rows: IntArray) -> t
 
 
 def _conditional(smoother: Smoother, h: float, rows: IntArray) -> FloatArray:
-    means = smoother.each([(0, h)], always(lambda average: average.mean), rows)
+    means = smoother.each([(0, Tuning(h))], lambda k, own: lambda average: average.mean, rows)
     return np.concatenate([mean for _, _, mean in means])
 
 
 def compare(case: str, sample: Sample, notion: str) -> Iterator[Row]:
     """Rows of the table for one sample."""
     generator = np.random.default_rng(0)
-    problems = reduce(sample, notion, L2)
+    problems = NOTIONS[notion].problems(sample, L2)
     if len(problems) > CLASSES:
         problems = [problems[k] for k in generator.choice(len(problems), CLASSES, replace=False)]
     n = len(sample.labels)
@@ -90,15 +91,13 @@ def compare(case: str, sample: Sample, notion: str) -> Iterator[Row]:
         worst = np.zeros(3)
         for problem in problems:
             # Positives first: they are few in many problems, and where the kl error is decided.
-            rare = (
-                np.flatnonzero(problem.labels)[: ROWS // 2] if problem.predictions.ndim == 1 else []
-            )
+            rare = np.flatnonzero(problem.labels)[: ROWS // 2] if problem.one_dimensional else []
             others = generator.choice(n, min(ROWS, n), replace=False)
             rows = np.unique(np.concatenate([rare, others]).astype(np.intp))
             fast: Smoother = (
-                GridSmoother([problem], DIRICHLET, Problem.one_hot)
-                if problem.predictions.ndim == 1
-                else DenseSmoother([problem], DIRICHLET, Problem.one_hot, single=True)
+                GridSmoother([problem], DIRICHLET)
+                if problem.one_dimensional
+                else DenseSmoother([problem], DIRICHLET, single=True)
             )
             worst = np.maximum(worst, differences(problem, fast, h, rows))
         yield Row(case, notion, n, h, *worst.tolist())

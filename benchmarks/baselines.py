@@ -20,7 +20,8 @@ from pathlib import Path
 import numpy as np
 
 import riskalign as ra
-from benchmarks.run import machine, synthetic
+from benchmarks.run import machine
+from benchmarks.timing import synthetic
 
 HERE = Path(__file__).parent
 

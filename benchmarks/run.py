@@ -4,8 +4,8 @@
 
 Prints a table, writes it as JSON to benchmarks/results.json, and with --keep as
 benchmarks/RESULTS.md. With --only, the other lines stay as this machine measured them.
-Every work runs in a process of its own; its memory is what the process needed beyond what it held
-when the data were ready.
+Every work runs in a process of its own; the memory is the most that the process held, data and
+libraries included, and for the lines of `benchmarks.default` without the peer.
 """
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ import argparse
 import json
 import os
 import platform
-import resource
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -29,43 +27,12 @@ from scipy.special import gammaln, logsumexp, softmax
 from threadpoolctl import threadpool_limits
 
 import riskalign as ra
+from benchmarks import default
+from benchmarks.timing import REPEATS, best_of, in_turn, peak_mb, synthetic
 from riskalign.bandwidth.search import paper_candidates
 
 HERE = Path(__file__).parent
 JSON = HERE / "results.json"
-REPEATS, TURNS = 3, 7
-
-
-def best_of(work: Callable[[], Any], repeats: int = REPEATS) -> tuple[float, Any]:
-    """Shortest time of some runs, and the last result."""
-    times, result = [], None
-    for _ in range(repeats):
-        result = None  # its memory is not the next run's
-        start = time.perf_counter()
-        result = work()
-        times.append(time.perf_counter() - start)
-    return min(times), result
-
-
-def in_turn(
-    first: Callable[[], Any], second: Callable[[], Any], turns: int = TURNS
-) -> tuple[float, float]:
-    """Shortest times of two works that alternate: a busy moment touches both."""
-    pairs = [(best_of(first, 1)[0], best_of(second, 1)[0]) for _ in range(turns)]
-    return min(time for time, _ in pairs), min(time for _, time in pairs)
-
-
-def synthetic(n: int, n_classes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Labels and over-confident predictions, made without large temporaries."""
-    generator = np.random.default_rng(0)
-    f, y = np.empty((n, n_classes)), np.empty(n, dtype=np.intp)
-    for start in range(0, n, 10_000):
-        rows = slice(start, min(start + 10_000, n))
-        z = 2 * generator.standard_normal((rows.stop - start, n_classes))
-        truth = softmax(z, axis=1)
-        y[rows] = (truth.cumsum(1)[:, :-1] < generator.random((len(z), 1))).sum(1)
-        f[rows] = softmax(z / 0.8, axis=1)
-    return y, f
 
 
 def dense_paper(f: np.ndarray, y: np.ndarray, h: float) -> float:
@@ -228,10 +195,9 @@ def classwise_growth() -> dict[str, Any]:
     y, f = synthetic(1_000_000, 10)
     small_y, small_f = y[:100_000], f[:100_000]
     small, _ = best_of(lambda: ra.calibration_error(small_y, small_f, estimator="plugin"))
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = peak_mb()
     large, _ = best_of(lambda: ra.calibration_error(y, f, estimator="plugin"), 2)
-    beyond = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
-    memory = beyond / f.nbytes
+    memory = (peak_mb() - before) * 2**20 / f.nbytes
     return {
         "seconds": large,
         "against": "itself at n = 100,000",
@@ -248,7 +214,7 @@ def classwise_imagenet() -> dict[str, Any]:
     """Class-wise l2, K = 1,000, n = 50,000."""
     y, f = synthetic(50_000, 1_000)
     seconds, _ = best_of(lambda: ra.calibration_error(y, f, estimator="plugin"), 1)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    peak = peak_mb() / 1024
     return {
         "seconds": seconds,
         "against": "two minutes",
@@ -339,6 +305,7 @@ WORKS: dict[str, Callable[[], dict[str, Any]]] = {
         canonical_interval,
         comparison,
         calibration_test,
+        *default.WORKS,
     )
 }
 
@@ -402,8 +369,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.inside:
         row = WORKS[options.inside]()
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        print(json.dumps({"work": WORKS[options.inside].__doc__, "peak_mb": peak, **row}))
+        print(json.dumps({"work": WORKS[options.inside].__doc__, "peak_mb": peak_mb(), **row}))
         return
     measured = _measured()
     for name in options.only:

@@ -27,8 +27,8 @@ from sklearn.model_selection import train_test_split
 
 import riskalign as ra
 from experiments.cells import RESULTS, Row, group, load, markdown, run
-from riskalign.data.sample import on_simplex
 from riskalign.equations.arrays import FLOOR, floored_log
+from riskalign.equations.simplex import on_simplex
 
 Array = npt.NDArray[np.float64]
 

@@ -16,9 +16,9 @@ import numpy as np
 
 import riskalign as ra
 from experiments.cells import RESULTS, Row, geometric_mean, group, load, markdown, run
-from riskalign.data.sample import on_simplex
 from riskalign.datasets import FAMILIES, SyntheticData
 from riskalign.equations.losses import LOSSES
+from riskalign.equations.simplex import on_simplex
 
 PATH = RESULTS / "debiased.csv"
 KEYS = ("family", "classes", "samples", "notion", "seed")

@@ -17,7 +17,7 @@ import riskalign as ra
 from experiments.cells import RESULTS, Row, group, markdown, run
 from riskalign.datasets import FAMILIES
 from riskalign.equations.arrays import FloatArray
-from riskalign.inference.interval import draw_labels
+from riskalign.inference.null import draw_labels
 
 PATH = RESULTS / "size_power.csv"
 KEYS = ("family", "classes", "samples", "seed")

@@ -14,8 +14,8 @@ import riskalign as ra
 from experiments import style
 from experiments.cells import RESULTS, Row, group, load
 from experiments.tables import save
-from riskalign.data.sample import on_simplex
 from riskalign.equations.losses import LOSSES
+from riskalign.equations.simplex import on_simplex
 from riskalign.equations.terms import decompose
 
 SAMPLES = 500

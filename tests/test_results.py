@@ -8,10 +8,10 @@ import re
 import numpy as np
 import pytest
 from cases import LOSSES, NOTIONS, ordinary
-from riskalign.validation import as_sample
 
 import riskalign as ra
-from riskalign.composition import binary_summary, logistic_recalibration, observed
+from riskalign.compose import binary_summary
+from riskalign.data.validation import as_sample
 from riskalign.options import make_case
 
 CASE = ordinary(60, 3, seed=2)
@@ -302,8 +302,7 @@ def test_intervals_of_one_probability_cover(mean):
         f = 1 / (1 + np.exp(-2 * odds - 0.4))  # R has slope 1/2 and intercept -0.2
         weights = rng.uniform(0.5, 1.5, 400)
         sample = as_sample(y, f, sample_weight=weights)
-        case = make_case(sample, "binary", "l2")
-        binary = binary_summary(observed(case), logistic_recalibration(case.problems[0]), 0.95)
+        binary = binary_summary(make_case(sample, "binary", "l2"), 0.95)
         ratio = weights @ f / (weights @ (1 / (1 + np.exp(-odds))))  # of these predictions
         truths = ((binary.ratio_interval, ratio), (binary.slope_interval, 0.5),
                   (binary.intercept_interval, -0.2))  # fmt: skip

@@ -26,7 +26,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import riskalign as ra
 from riskalign.datasets import FAMILIES
-from riskalign.equations.starts import powered
+from riskalign.equations.simplex import tempered
 
 
 class Probabilities(TransformerMixin, BaseEstimator):
@@ -137,7 +137,7 @@ def test_the_formula_by_plain_loops():
 
     def g(x):
         a = 1 / calibrator.temperature_
-        return powered(np.stack([1 - x, x], axis=1), a)[:, 1]
+        return tempered(np.stack([1 - x, x], axis=1), a)[:, 1]
 
     e = y - g(p)
     others = np.array([[kernel(p[i], p[j]) * (i != j) for j in range(150)] for i in range(150)])
@@ -156,7 +156,7 @@ def test_the_formula_by_plain_loops():
 def test_temperature_minimises_the_log_loss():
     (X, y), _ = halves("temperature", 3000, 4)
     T = ra.KernelCalibrator(bandwidth=0.05).fit(X, y).temperature_
-    losses = [log_loss(y, powered(X, 1 / t)) for t in (0.98 * T, T, 1.02 * T)]
+    losses = [log_loss(y, tempered(X, 1 / t)) for t in (0.98 * T, T, 1.02 * T)]
     assert losses[1] == min(losses)
     assert pytest.approx(1.25, abs=0.06) == T
 
@@ -192,7 +192,7 @@ def test_rare_classes_keep_the_temperature_alone():
     with pytest.warns(UserWarning, match="number of unique classes"):
         calibrator = ra.KernelCalibrator().fit(X, y)
     assert np.isnan(calibrator.bandwidth_).all()
-    expected = powered(f, 1 / calibrator.temperature_)
+    expected = tempered(f, 1 / calibrator.temperature_)
     np.testing.assert_allclose(calibrator.predict_proba(f), expected, atol=1e-15)
 
 
@@ -208,8 +208,8 @@ def test_some_classes_are_rare():
 def test_many_classes_are_no_worse_than_by_temperature():
     (X, y), (f, labels, _) = halves("temperature", 2000, 40)
     calibrator = ra.KernelCalibrator().fit(X, y)
-    R, tempered = calibrator.predict_proba(f), powered(f, 1 / calibrator.temperature_)
-    assert log_loss(labels, R) < 1.002 * log_loss(labels, tempered)
+    R, start = calibrator.predict_proba(f), tempered(f, 1 / calibrator.temperature_)
+    assert log_loss(labels, R) < 1.002 * log_loss(labels, start)
 
 
 def test_float32_gives_nearly_the_same():

@@ -7,8 +7,14 @@ from cases import HARD, ordinary
 from hypothesis import given
 from hypothesis import strategies as st
 
-from riskalign.data.sample import NOTIONS, Sample, on_simplex, reduce
+from riskalign.data.notions import NOTIONS, default_notion
+from riskalign.data.sample import Sample
 from riskalign.equations.losses import KL, L2
+from riskalign.equations.simplex import on_simplex
+
+
+def reduce(sample, notion, loss):
+    return NOTIONS[notion].problems(sample, loss)
 
 
 def as_sample(case):

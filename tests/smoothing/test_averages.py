@@ -107,7 +107,7 @@ def plain_at(problem, kernel, tuning, values, point):
     x, weights = flattened(point, tau), plain(problem.weights)
     scores = [oracle.KERNELS[kernel](x, flattened(c, tau), h) for c in plain(problem.points)]
     top = max(score for score, w in zip(scores, weights, strict=True) if w > 0)
-    k = [w * math.exp(score - top) for score, w in zip(scores, weights, strict=True)]
+    k = [w and w * math.exp(score - top) for score, w in zip(scores, weights, strict=True)]
     total, peak = math.fsum(k), oracle.KERNELS[kernel](x, x, h)
     nearby = math.exp(math.log(total / mean_weight(weights)) + top - peak)
     share = min(1.0, nearby / ALONE)
@@ -459,6 +459,21 @@ def test_one_row_of_several_samples_is_enough(engine, count, h, p):
     (got,) = smoother.averages({0: np.array([[0.7]])}, [tuning])
     np.testing.assert_allclose(got[0], [[0.7]], rtol=1e-5)
     np.testing.assert_allclose(smoother.squares([0], tuning)[0], [1 / (count - 1)], rtol=1e-4)
+
+
+@pytest.mark.parametrize("single", [False, True])
+@pytest.mark.parametrize("f", [[0.2, 0.3, 0.5], [0.0, 0.0, 1.0]])
+def test_one_row_of_several_samples_on_a_simplex_is_enough(f, single):
+    weights, units = np.array([6.0]), np.array([2.0])
+    table = Problem("p", np.array([f]), np.array([1]), weights, L2, units)
+    smoother = DenseSmoother([table], DIRICHLET, single=single)
+    tunings = [Tuning(1e-3), Tuning(0.01), Tuning(1.0)]
+    for tuning, R in zip(tunings, of_labels(smoother, tunings, 1)[:, 0], strict=True):
+        peak = DIRICHLET.log_peak(table.points, tuning.bandwidth)[0]
+        np.testing.assert_allclose(R, [0.0, 1.0, 0.0, peak], rtol=0, atol=1e-6)
+        np.testing.assert_allclose(smoother.squares([0], tuning)[0], [0.5], rtol=1e-6)
+    for got in smoother.averages({0: np.array([[0.7]])}, tunings):
+        np.testing.assert_allclose(got[0], [[0.7]], rtol=1e-6)
 
 
 def test_engines_by_structure():

@@ -39,8 +39,9 @@ OWN_SHARE = 0.75
 KEPT = 0.98
 """Share of the weight of all candidates that those which are evaluated must hold."""
 
-MOST = 8
-"""Candidates that are evaluated at most."""
+MOST, MOST_JOINT = 8, 4
+"""Candidates that are evaluated at most: of one probability, and on a larger simplex, where each
+costs a pass over all pairs of rows."""
 
 BENT = 1.05
 """The power of g whose loss shows the scale of a loss, lambda."""
@@ -101,7 +102,8 @@ class WeightedTunings:
         evidence = np.log([tuning.bandwidth for tuning in tunings]) - scale * losses
         order = np.argsort(-evidence, kind="stable")
         share = np.cumsum(softmax(evidence[order]))
-        kept = order[: min(int(np.searchsorted(share, KEPT)) + 1, MOST)]
+        most = MOST if problem.one_dimensional else MOST_JOINT
+        kept = order[: min(int(np.searchsorted(share, KEPT)) + 1, most)]
         best = tunings[order[0]]
         curve = _curve(problem.name, best, tunings, losses)
         return cls([tunings[c] for c in kept], evidence[kept], scale, curve)

@@ -66,7 +66,11 @@ class Case:
         """The same rows, asked for their top label."""
         notion = TOP_LABEL.of_reduced
         p, right = TOP_LABEL.reduce(self.sample.probabilities, self.sample.labels)
-        sample = replace(self.sample, probabilities=on_simplex(p.astype(np.float64)), labels=right.astype(np.intp))
+        sample = replace(
+            self.sample,
+            probabilities=on_simplex(p.astype(np.float64)),
+            labels=right.astype(np.intp),
+        )
         return replace(self, sample=sample, notion=notion, problems=[self.top], state=None)
 
     def places(self, rows: Sample) -> IntArray:

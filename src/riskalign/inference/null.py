@@ -202,11 +202,10 @@ class NullWorld:
     def terms(self, tuning: Tuning) -> FloatArray:
         """Terms of the debiased estimate of each label set, ``(n, B)``."""
         k, (n, d, p) = self.number, self._phi.shape
-        (smoothed,) = self.smoother.averages({k: self._columns}, [tuning])
-        s = self.smoother.squares([k], tuning)[k]
-        q, shift = smoothed[k][:, d * p :].reshape(self._labels.shape), None
+        smoothed, s = self.smoother.with_squares({k: self._columns}, tuning)[k]
+        q, shift = smoothed[:, d * p :].reshape(self._labels.shape), None
         if p:
-            slopes = smoothed[k][:, : d * p].reshape(n, d, p)
+            slopes = smoothed[:, : d * p].reshape(n, d, p)
             noise = FitNoise.of(self._information, self.problem.weights, self._slopes, slopes)
             q = q + _applied(slopes, self._pushes)
             shift = _applied(self._slopes @ noise.left, self._pushes).reshape(-1, d)

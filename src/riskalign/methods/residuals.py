@@ -27,7 +27,7 @@ from riskalign.smoothing.threads import ordered_map
 GROUP_ROWS, GROUP = 400_000, 64
 """Rows of problems that are smoothed together, and problems: what they need stays in memory."""
 
-SEARCH_ROWS = 4_096
+SEARCH_ROWS = 2_048
 """Rows that weigh the candidates of a problem on a larger simplex, whose rows are dear."""
 
 
@@ -222,9 +222,8 @@ def _estimates(
     found: dict[tuple[int, Tuning], Terms] = {}
     for tuning, numbers in wanting.items():
         values = {k: started[k].with_slopes() for k in numbers}
-        smoothed = next(smoother.averages(values, [tuning]))
-        s = smoother.squares(numbers, tuning)
-        terms = ordered_map(lambda k: terms_of(started[k], smoothed[k], s[k]), numbers)  # noqa: B023
+        smoothed = smoother.with_squares(values, tuning)
+        terms = ordered_map(lambda k: terms_of(started[k], *smoothed[k]), numbers)  # noqa: B023
         found.update(zip(((k, tuning) for k in numbers), terms, strict=True))
     for k, each in enumerate(weighted):
         parts = [found.pop((k, tuning)) for tuning in each.tunings]

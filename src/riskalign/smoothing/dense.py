@@ -18,7 +18,6 @@ from riskalign.equations.kernels import Kernel, SquaredKernel
 from riskalign.equations.problem import Problem
 from riskalign.equations.simplex import tempered
 from riskalign.smoothing.operator import (
-    ALONE,
     Average,
     Reader,
     Request,
@@ -127,26 +126,27 @@ class DenseSmoother:
             found.append((average.mean - OFFSET) * share)
         return found
 
+    def with_squares(
+        self, values: Mapping[int, FloatArray], tuning: Tuning
+    ) -> dict[int, tuple[FloatArray, FloatArray]]:
+        """See `Smoother.with_squares`."""
+        h, result = tuning.bandwidth, {}
+        for k, own in values.items():
+            problem = flattened(self._problems[k], tuning.flattening)
+            every = np.arange(len(problem.labels))
+            (average,) = self._at_own(problem, self._kernel, own + OFFSET, [h], every, squares=True)
+            assert average.squares is not None
+            log_rest = average.log_density + np.log(problem.weights.sum() - problem.units)
+            log_own = np.log(lone_weights(problem)) + self._kernel.log_peak(problem.points, h)
+            share = shrunk(log_rest, log_own)
+            mean = (average.mean - OFFSET) * share[:, None]
+            result[k] = mean, np.minimum(average.squares * share**2, 1.0)
+        return result
+
     def squares(self, numbers: Sequence[int], tuning: Tuning) -> dict[int, FloatArray]:
         """See `Smoother.squares`."""
-        result = {}
-        for k in numbers:
-            problem = flattened(self._problems[k], tuning.flattening)
-            every, nothing = np.arange(len(problem.labels)), np.empty((len(problem.labels), 0))
-            log_sums = []
-            for kernel, masses in (
-                (self._kernel, problem),
-                (SquaredKernel(self._kernel), squared_masses(problem)),
-            ):
-                (average,) = self._at_own(masses, kernel, nothing, [tuning.bandwidth], every)
-                others = masses.weights.sum() - masses.units
-                log_sums.append(average.log_density + np.log(others))
-            log_own = self._kernel.log_peak(problem.points, tuning.bandwidth)
-            log_own += np.log(ALONE * lone_weights(problem))
-            of_weights, of_squares = log_sums
-            rest = np.maximum(of_weights, log_own)
-            result[k] = np.minimum(np.exp(of_squares - 2 * rest), 1.0)
-        return result
+        nothing = {k: np.empty((len(self._problems[k].labels), 0)) for k in numbers}
+        return {k: s for k, (_, s) in self.with_squares(nothing, tuning).items()}
 
     def _at_own(
         self,
@@ -155,9 +155,11 @@ class DenseSmoother:
         values: FloatArray,
         bandwidths: Sequence[float],
         rows: IntArray,
+        *,
+        squares: bool = False,
     ) -> list[Average]:
         """Leave-one-out averages of some rows, one per bandwidth."""
-        centres = Centres(problem, kernel, values, bandwidths, self._dtype)
+        centres = Centres(problem, kernel, values, bandwidths, self._dtype, squares=squares)
         blocks = centres.split(rows)
         parts = list(ordered_map(lambda own: centres.averages(centres.points[own], own), blocks))
         return [concatenate(part[i] for part in parts) for i in range(len(bandwidths))]
@@ -237,4 +239,10 @@ def concatenate(parts: Iterable[Average]) -> Average:
     return Average(
         np.concatenate([part.mean for part in every]),
         lambda: np.concatenate([part.log_density for part in every]),
+        _joined([part.squares for part in every]),
     )
+
+
+def _joined(parts: Sequence[FloatArray | None]) -> FloatArray | None:
+    known = [part for part in parts if part is not None]
+    return np.concatenate(known) if known else None

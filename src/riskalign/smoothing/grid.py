@@ -323,27 +323,42 @@ class GridSmoother:
         problem = self._problems[number]
         return at_rows * problem.units, ALONE * at_rows * lone_weights(problem)
 
+    def with_squares(
+        self, values: Mapping[int, FloatArray], tuning: Tuning
+    ) -> dict[int, tuple[FloatArray, FloatArray]]:
+        """See `Smoother.with_squares`."""
+        if tuning.bandwidth < resolution_of(self._kernel):
+            return DenseSmoother(self._problems, self._kernel).with_squares(values, tuning)
+        masses, squared = [], []
+        for k, own in values.items():
+            weights, units = self._problems[k].weights, self._problems[k].units
+            every = np.column_stack([own, np.ones(len(own)), units])
+            every *= weights[:, None]
+            spread = self._spread(k, every)
+            masses.append(spread[:, :-1])
+            squared.append(spread[:, -1])
+        ends = np.cumsum([mass.shape[1] for mass in masses])[:-1]
+        joined = np.concatenate(masses, axis=1)
+        sums = np.split(kernel_sums(self._kernel, tuning, joined), ends, axis=1)
+        of_squares = kernel_sums(self._kernel, tuning, np.stack(squared, axis=1), squared=True)
+        peak = own_kernel(self._kernel, tuning)
+
+        def left_out(i: int) -> tuple[FloatArray, FloatArray]:
+            k, own = numbers[i], values[numbers[i]]
+            at_rows = self._at_rows(k, np.column_stack([sums[i], of_squares[:, i], peak]))
+            own_term = at_rows[:, -1] * self._problems[k].units
+            least = ALONE * at_rows[:, -1] * lone_weights(self._problems[k])
+            rest = np.maximum(at_rows[:, -3] - own_term, least)
+            mean = (at_rows[:, :-3] - own_term[:, None] * own) / rest[:, None]
+            return mean, np.clip((at_rows[:, -2] - own_term**2) / rest**2, 0.0, 1.0)
+
+        numbers = list(values)
+        return dict(zip(numbers, ordered_map(left_out, range(len(numbers))), strict=True))
+
     def squares(self, numbers: Sequence[int], tuning: Tuning) -> dict[int, FloatArray]:
         """See `Smoother.squares`."""
-        if tuning.bandwidth < resolution_of(self._kernel):
-            return DenseSmoother(self._problems, self._kernel).squares(numbers, tuning)
-        masses = []
-        for k in numbers:
-            weights = self._problems[k].weights
-            masses.append(
-                self._spread(k, np.stack([weights, weights * self._problems[k].units], 1))
-            )
-        of_weights, of_squares = np.stack(masses, axis=2).transpose(1, 0, 2)  # (M, P) each
-        sums = kernel_sums(self._kernel, tuning, of_weights)
-        square_sums = kernel_sums(self._kernel, tuning, of_squares, squared=True)
-        peak = own_kernel(self._kernel, tuning)
-        result = {}
-        for i, k in enumerate(numbers):
-            both = self._at_rows(k, np.stack([sums[:, i], square_sums[:, i]], axis=1))
-            own, least = self._own_terms(k, peak)
-            rest = np.maximum(both[:, 0] - own, least)
-            result[k] = np.clip((both[:, 1] - own**2) / rest**2, 0.0, 1.0)
-        return result
+        nothing = {k: np.empty((len(self._problems[k].labels), 0)) for k in numbers}
+        return {k: s for k, (_, s) in self.with_squares(nothing, tuning).items()}
 
     def averages_at(
         self, values: FloatArray, request: Request, points: FloatArray

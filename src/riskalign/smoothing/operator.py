@@ -46,10 +46,13 @@ class Average:
         sum_j k_h(x; f_j) v_j / sum_j k_h(x; f_j); with labels as values, the estimate R.
     logarithm
         Makes `log_density`, which few ask for.
+    squares : (b,) or None
+        The sum of the squared weights of the average, where it was asked for.
     """
 
     mean: FloatArray
     logarithm: Callable[[], FloatArray]
+    squares: FloatArray | None = None
 
     @cached_property
     def log_density(self) -> FloatArray:
@@ -94,6 +97,11 @@ class Smoother(Protocol):
         Averages of rows that are alone are shrunk towards 0, see `ALONE`. With `rows`, averages
         of these rows alone.
         """
+
+    def with_squares(
+        self, values: Mapping[int, FloatArray], tuning: Tuning
+    ) -> dict[int, tuple[FloatArray, FloatArray]]:
+        """W v and s of one tuning, by the problem's number: `averages` and `squares` in one."""
 
     def squares(self, numbers: Sequence[int], tuning: Tuning) -> dict[int, FloatArray]:
         """s_i = sum_j w_ij^2, ``(n,)``, by the problem's number."""

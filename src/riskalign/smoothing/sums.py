@@ -36,32 +36,45 @@ class Sums(Protocol):
         The scratch array ``(b, m)`` may be overwritten.
         """
 
-    def read(self, room: Floats) -> tuple[FloatArray, FloatArray]:
-        """Sums of the values ``(n, d)`` and of the weights ``(n,)``."""
+    def read(self, room: Floats) -> tuple[FloatArray, FloatArray, FloatArray | None]:
+        """Sums of values ``(n, d)``, of weights ``(n,)``, and of squared weights if asked for."""
 
 
 class ColumnSums:
-    """Sums of any values ``(m, d)``."""
+    """Sums of any values ``(m, d)``, and with `shares` ``(m,)`` of the squared weights too.
 
-    def __init__(self, values: FloatArray, dtype: npt.DTypeLike) -> None:
+    A centre's squared weight counts by its share: 1 for one sample, 1/c for c equal samples.
+    """
+
+    def __init__(
+        self, values: FloatArray, dtype: npt.DTypeLike, shares: FloatArray | None = None
+    ) -> None:
         self._columns = np.ones((len(values), values.shape[1] + 1), dtype)
         self._columns[:, :-1] = values
+        self._shares = None if shares is None else shares.astype(dtype)
 
     def room(self, n_rows: int) -> Floats:
         """See `Sums`."""
-        return np.empty((n_rows, self._columns.shape[1]), self._columns.dtype)
+        squares = 0 if self._shares is None else 1
+        return np.empty((n_rows, self._columns.shape[1] + squares), self._columns.dtype)
 
     def put(
         self, weights: Floats, factors: Floats | None, scratch: Floats, room: Floats, rows: slice
     ) -> None:
         """See `Sums`."""
         columns = self._columns if factors is None else factors[:, None] * self._columns
-        np.matmul(weights, columns, out=room[rows])
+        if self._shares is None:
+            np.matmul(weights, columns, out=room[rows])
+            return
+        room[rows, :-1] = weights @ columns
+        np.multiply(weights, weights, out=scratch)
+        room[rows, -1] = scratch @ (self._shares if factors is None else factors**2 * self._shares)
 
-    def read(self, room: Floats) -> tuple[FloatArray, FloatArray]:
+    def read(self, room: Floats) -> tuple[FloatArray, FloatArray, FloatArray | None]:
         """See `Sums`."""
-        both = room.astype(np.float64, copy=False)
-        return both[:, :-1], both[:, -1]
+        found = room.astype(np.float64, copy=False)
+        d = self._columns.shape[1] - 1
+        return found[:, :d], found[:, d], None if self._shares is None else found[:, d + 1]
 
 
 class LabelSums:
@@ -95,7 +108,7 @@ class LabelSums:
             each = weights if factors is None else np.multiply(weights, factors, out=scratch)
             np.add.reduceat(each, self._starts, axis=1, out=room[:, rows].T)
 
-    def read(self, room: Floats) -> tuple[FloatArray, FloatArray]:
+    def read(self, room: Floats) -> tuple[FloatArray, FloatArray, None]:
         """See `Sums`."""
         room = room.astype(np.float64, copy=False)
         of_class = np.zeros((self._n_classes, room.shape[1]))
@@ -105,7 +118,7 @@ class LabelSums:
                 np.add.reduce(room[start:end], axis=0, out=of_class[k])
         else:
             of_class[self._present] = room
-        return of_class.T, of_class.sum(axis=0)
+        return of_class.T, of_class.sum(axis=0), None
 
 
 @dataclass(frozen=True)

@@ -54,8 +54,11 @@ class Centres:
         values: FloatArray,
         bandwidths: Sequence[float],
         dtype: npt.DTypeLike,
+        *,
+        squares: bool = False,
     ) -> None:
         self.points = problem.points  # (n, K)
+        self._squares = squares
         self._kernel = kernel
         self._dtype = np.dtype(dtype)
         self._samples = problem.weights
@@ -82,10 +85,11 @@ class Centres:
     def _arrange(self, values: FloatArray) -> Order:
         """The order of the centres, in which values are summed."""
         samples = np.flatnonzero(self._samples > 0)  # a sample of weight 0 is no centre
-        labels = labels_in(values)
+        labels = None if self._squares else labels_in(values)
         self._sums: Sums
         if labels is None:
-            self._sums = ColumnSums(values[samples], self._dtype)
+            shares = self._units[samples] / self._samples[samples] if self._squares else None
+            self._sums = ColumnSums(values[samples], self._dtype, shares)
             return Order(samples, np.arange(len(samples)))
         order = by_class(labels, samples)
         ascending = labels[order.samples]
@@ -183,7 +187,12 @@ class Centres:
         share = expit(copies - rest)[:, None]
         mean = np.where(share == 1.0, 0.0, others.mean)
         mean += share * (self._values[own] - mean)
-        return Average(mean, lambda: np.logaddexp(rest, copies))
+        squares = others.squares
+        if squares is not None:
+            known = np.where(share[:, 0] == 1.0, 0.0, squares)
+            each = self._units[own] / np.maximum(self._samples[own] - self._units[own], 1e-300)
+            squares = known * (1 - share[:, 0]) ** 2 + share[:, 0] ** 2 * np.minimum(each, 1.0)
+        return Average(mean, lambda: np.logaddexp(rest, copies), squares)
 
     def _read(
         self,
@@ -197,13 +206,15 @@ class Centres:
         for family, top in zip(self._families, tops, strict=True):
             for chain in family.chains:
                 for power, step in chain.members:
-                    sums, of_weights = self._sums.read(rooms[step.position])
+                    sums, of_weights, squares = self._sums.read(rooms[step.position])
                     with np.errstate(invalid="ignore"):  # a lone row has no others
                         sums /= of_weights[:, None]
+                        if squares is not None:
+                            squares = squares / of_weights**2
                     shift = step.offset + step.power * top - power * chain.doublings * np.log(2)
                     shift -= np.log(total)
                     density = partial(self._log_density, x, step.position, of_weights, shift)
-                    result[step.position] = Average(sums, density)
+                    result[step.position] = Average(sums, density, squares)
         return [result[i] for i in range(len(self._bandwidths))]
 
     def _log_density(
