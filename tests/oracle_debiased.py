@@ -25,7 +25,8 @@ KEPT_SHARE = 0.1  # of the start, below which no probability is pressed
 ALONE = 0.15  # samples at its own place that the neighbours of a row must weigh together
 FLATTENINGS = (1.0, 0.5, 0.25)
 OWN_SHARE = 0.75  # of a row's own loss that is left out of the weights of its tunings
-KEPT, MOST = 0.98, 8  # share of the weight of all candidates that is evaluated; how many at most
+TEMPERING = 0.7  # the scale of losses in these weights, relative to a log-likelihood
+KEPT, MOST, MOST_JOINT = 0.98, 8, 4  # share of the weight that is evaluated; how many at most
 BENT = 1.05  # the power of g that shows the scale of a loss
 
 
@@ -378,7 +379,7 @@ def terms(loss, f, y, R, s, shift):
 
 
 def likelihood_scale(loss, g, weights):
-    """lambda = D / V: mean cost of a small change of a true g, and its variance per sample."""
+    """lambda = TEMPERING 2 D / V: mean cost of a small change of a true g, and its variance."""
     cost, noise = [], []
     for g_i, w in zip(g, weights, strict=True):
         excess = [a - b for a, b in zip(loss(flattened(g_i, BENT)), loss(g_i), strict=True)]
@@ -386,10 +387,10 @@ def likelihood_scale(loss, g, weights):
         cost.append(w * mean)
         noise.append(w * dot(g_i, [(e - mean) ** 2 for e in excess]))
     cost, noise = math.fsum(cost), math.fsum(noise)
-    return cost / noise if cost > 0 and noise > 0 else 0.0
+    return TEMPERING * 2 * cost / noise if cost > 0 and noise > 0 else 0.0
 
 
-def weighted_tunings(problem, weights, loss, start, kernel, candidates):
+def weighted_tunings(problem, weights, loss, start, kernel, candidates, most=MOST):
     """(tunings, evidence, scale): candidates (h, tau) that hold most of the weight, best first.
 
     evidence_c = log h_c - lambda / (mean weight) sum_i w_i <y_i, l(R_ci)>, R without the row's
@@ -408,7 +409,7 @@ def weighted_tunings(problem, weights, loss, start, kernel, candidates):
     shares, kept = softmax(evidence), []
     for c in order:
         kept.append(c)
-        if math.fsum(shares[b] for b in kept) >= KEPT or len(kept) == MOST:
+        if math.fsum(shares[b] for b in kept) >= KEPT or len(kept) == most:
             break
     return [candidates[c] for c in kept], [evidence[c] for c in kept], scale
 

@@ -13,7 +13,7 @@ from scipy.special import ndtri
 from riskalign.bandwidth.tuning import WeightedTunings
 from riskalign.data.case import Case
 from riskalign.data.sample import Sample
-from riskalign.equations.arrays import FloatArray
+from riskalign.equations.arrays import FloatArray, IntArray
 from riskalign.equations.gaps import Gap
 from riskalign.equations.kernels import KERNELS
 from riskalign.equations.starts import STARTS, FittedStart
@@ -50,7 +50,7 @@ def compose(
         bandwidth=None if bandwidths is None else case.notion.number(bandwidths),
         per_class=np.array(values) if case.notion.per_class else None,
         search=outcome.search,
-        overconfidence=overconfidence(case, outcome, confidence),
+        overconfidence=overconfidence(case, method, outcome, confidence),
         rows=partial(conditional_of, case, method, outcome, rows),
         curve=None if kernel is None else partial(curve_behind, case, kernel, outcome),
         notion=case.notion.name,
@@ -74,8 +74,8 @@ def conditional_of(
     """R in the shape of results, None where a method has none.
 
     It is given at the rows of the case, or at the user's `rows` of which the case was made. Where
-    the case holds all rows, each sample is left out of its own R. Otherwise R is the curve at each
-    row's prediction.
+    the case holds all rows, each sample is left out of its own R. Otherwise, and for rows without
+    weight, R is the curve at each row's prediction.
     """
     if rows is not None and not case.complete:
         return _curve_at(case, method, outcome, rows)
@@ -91,7 +91,13 @@ def conditional_of(
         if not each:
             return None
     found = case.notion.gathered(each)
-    return found if rows is None else found[case.places(rows)]
+    if rows is None:
+        return found
+    places = case.places(rows)
+    found, out = found[places], np.flatnonzero(places < 0)
+    if len(out):
+        found[out] = _curve_at(case, method, outcome, rows.take(out))
+    return found
 
 
 def curve_behind(
@@ -121,8 +127,10 @@ def _curve_at(case: Case, method: Method, outcome: Outcome, rows: Sample) -> Flo
     return case.notion.gathered(each)
 
 
-def overconfidence(case: Case, outcome: Outcome, confidence: float) -> Overconfidence | None:
-    """Mean of f - R for each class, and of f - y with its interval.
+def overconfidence(
+    case: Case, method: Method, outcome: Outcome, confidence: float
+) -> Overconfidence | None:
+    """Mean of f - R for each class and for the top label, and of f - y with its interval.
 
     The latter is of the one probability of a binary error, otherwise of the class that each row
     ranks first. Samples for which a method has no R (NaN) are left out of the means of f - R.
@@ -142,8 +150,45 @@ def overconfidence(case: Case, outcome: Outcome, confidence: float) -> Overconfi
             weights = problem.weights[known]
             gaps.append(weights @ difference[known] / weights.sum())
     gap = Gap.of(case.notion.gap_of(case.problems, case.top), case.n_samples)
-    top = Gap.of(case.top, case.n_samples).value
+    top = _top_label_gap(case, method, outcome)
     return Overconfidence(np.concatenate(gaps), top, gap.value, gap.standard_error, confidence)
+
+
+def _top_label_gap(case: Case, method: Method, outcome: Outcome) -> float:
+    """Mean of f - R for the class that each row ranks first.
+
+    Where a case holds a part of the rows it is the mean of f - y over all of them, which has the
+    same expectation.
+    """
+    if not case.complete:
+        return Gap.of(case.top, case.n_samples).value
+    top = case.sample.probabilities.argmax(axis=1)
+    if case.notion.per_class:
+        R = np.empty(len(top))
+        for k in np.unique(top).tolist():
+            rows = np.flatnonzero(top == k)
+            R[rows] = _class_at_rows(case, method, outcome, k, rows)
+    else:
+        found = conditional_of(case, method, outcome)
+        assert found is not None
+        whole = case.notion.whole(found)
+        R = found if whole is None else whole[np.arange(len(top)), top]
+    known = ~np.isnan(R)
+    weights = case.top.weights[known]
+    return float(weights @ (case.top.predictions - R)[known] / weights.sum())
+
+
+def _class_at_rows(
+    case: Case, method: Method, outcome: Outcome, k: int, rows: IntArray
+) -> FloatArray:
+    """R of the one-dimensional problem k at some rows, ``(m,)``."""
+    if outcome.residuals is not None and isinstance(method, KernelSmoother):
+        kernel = KERNELS[method.kernel]
+        R, _ = outcome.residuals[k].at_rows(case.problems[k], rows, kernel)
+        return R[:, 1]
+    known = outcome.estimates[k].conditional
+    assert known is not None
+    return known[rows]
 
 
 def _is_binary(case: Case, outcome: Outcome) -> bool:

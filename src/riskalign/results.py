@@ -39,7 +39,8 @@ class Overconfidence:
     Attributes
     ----------
     per_class : (K,), mean of f - R; for binary and top-label errors the one probability's
-    top_label : the same for the class each row ranks first
+    top_label : the same for the class each row ranks first; mean of f - y where a sketch holds a
+        part of the rows
     gap : mean of f - y as observed, for binary errors of the one probability, for others of the
         class each row ranks first: mean confidence less accuracy
     gap_error : the standard error of `gap`

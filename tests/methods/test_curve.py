@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from riskalign.gathering import Rows
 
 import riskalign as ra
-from riskalign.gathering import Rows
 from riskalign.methods.curve import shown_of
 from riskalign.methods.method import KernelSmoother
 from riskalign.streaming import Stream

@@ -277,7 +277,13 @@ def check_default(case, notion, loss, start, kernel, candidates):
     answers = []
     for estimate, problem in zip(got, oracle.problems(notion, f, y), strict=True):
         tunings, evidence, scale = oracle_debiased.weighted_tunings(
-            problem, plain, chosen, start, kernel, pairs
+            problem,
+            plain,
+            chosen,
+            start,
+            kernel,
+            pairs,
+            oracle_debiased.MOST_JOINT if notion == "canonical" else oracle_debiased.MOST,
         )
         found = estimate.tunings
         assert [(each.bandwidth, each.flattening) for each in found.tunings] == tunings

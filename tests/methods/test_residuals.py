@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
+from riskalign.bandwidth.coordinates import KEPT_SHARE, squared_weights
 from scipy.special import gammaln
 
 import riskalign as ra
-from riskalign.bandwidth.coordinates import KEPT_SHARE, squared_weights
-from riskalign.equations.problem import Problem
 from riskalign.equations.kernels import DIRICHLET, RBF
 from riskalign.equations.losses import LOSSES
+from riskalign.equations.problem import Problem
 from riskalign.equations.starts import STARTS
 
 LOSS_NAMES = ["l2", "kl", "ranked"]

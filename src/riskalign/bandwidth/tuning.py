@@ -5,9 +5,9 @@ all samples, its weight is that of a tempered posterior,
 
     omega_c  ~  h_c exp(-lambda L_c).
 
-The factor h_c prefers the wider of kernels that fit alike. lambda brings the loss to half the
-scale of a log-likelihood (1/2 for the log loss): at the whole scale, chance decides among the
-candidates. The weights that a row's own term gets leave the row's own loss out again,
+The factor h_c prefers the wider of kernels that fit alike. lambda brings the loss to 0.7 times
+the scale of a log-likelihood (0.7 for the log loss): at the whole scale, chance decides more often
+among the candidates, at half of it rough miscalibration is missed. The weights that a row's own term gets leave the row's own loss out again,
 
     omega_ci  ~  h_c exp(-lambda (L_c - gamma l_ci)),
 
@@ -36,6 +36,9 @@ from riskalign.smoothing import Tuning
 OWN_SHARE = 0.75
 """gamma: by how much a row's own loss is left out of its weights, between 0.7 on a line and 1."""
 
+TEMPERING = 0.7
+"""The scale of the losses in the weights, relative to that of a log-likelihood."""
+
 KEPT = 0.98
 """Share of the weight of all candidates that those which are evaluated must hold."""
 
@@ -58,17 +61,17 @@ def candidate_tunings(
 
 
 def likelihood_scale(problem: Problem, g: FloatArray) -> float:
-    """lambda: what brings a loss to half the scale of a log-likelihood, for samples of weight 1.
+    """lambda: what brings a loss near the scale of a log-likelihood, for samples of weight 1.
 
     A small change of g costs D on average if g is right, with a variance V per sample. Of a
-    log-likelihood V = 2 D, so lambda = D / V.
+    log-likelihood V = 2 D, so lambda is 2 D / V, times `TEMPERING`.
     """
     truth = on_simplex(g[:, 0]) if g.shape[1] == 1 else g
     excess = problem.loss(tempered(truth, BENT)) - problem.loss(truth)  # (n, K)
     mean = row_dot(truth, excess)
     variance = row_dot(truth, (excess - mean[:, None]) ** 2)
     cost, noise = float(problem.weights @ mean), float(problem.weights @ variance)
-    return cost / noise if cost > 0 and noise > 0 else 0.0
+    return TEMPERING * 2 * cost / noise if cost > 0 and noise > 0 else 0.0
 
 
 @dataclass(frozen=True)
