@@ -17,7 +17,7 @@ import numpy as np
 
 import riskalign as ra
 from experiments.cells import RESULTS, Row, group, load, markdown, run
-from riskalign.datasets import FAMILIES
+from riskalign.datasets import FAMILIES, SyntheticData
 
 PATH = RESULTS / "coverage.csv"
 KEYS = ("family", "classes", "samples", "notion", "loss", "seed")
@@ -42,27 +42,38 @@ def truth(family: str, classes: int, notion: str, loss: str) -> float:
     return FAMILIES[family](POPULATION, classes, 5).truth(notion, loss, given="marginal")
 
 
-def compute(cell: Row) -> list[Row]:
-    """One interval."""
-    family, notion, loss = str(cell["family"]), str(cell["notion"]), str(cell["loss"])
+def data_of(cell: Row) -> SyntheticData:
+    """The data set of a cell."""
+    family = str(cell["family"])
     classes, samples, seed = (int(cell[key]) for key in ("classes", "samples", "seed"))
     # seeds that no other family, size or number of classes shares: their uniform draws would
     # coincide; the rules of the interval were chosen on others
     number = 10**6 * (3 + list(FAMILIES).index(family)) + 10_000 * classes + samples + 7 * seed
-    data = FAMILIES[family](samples, classes, number)
+    return FAMILIES[family](samples, classes, number)
+
+
+def estimate(cell: Row) -> Row:
+    """The value of one cell and its interval."""
+    data, notion = data_of(cell), str(cell["notion"])
     result = ra.calibration_error(
         data.y_true,
         data.y_prob,
         notion=notion,
-        loss=loss,
+        loss=str(cell["loss"]),
         estimator="debiased",
         confidence=0.95,
         engine="grid" if notion == "classwise" else "auto",
+        progress=False,
     )
     assert result.interval is not None
     low, high = result.interval
-    true = truth(family, classes, notion, loss)
-    return [{"truth": true, "value": result.value, "low": low, "high": high}]
+    return {"value": result.value, "low": low, "high": high}
+
+
+def compute(cell: Row) -> list[Row]:
+    """One interval, beside the truth."""
+    family, notion, loss = str(cell["family"]), str(cell["notion"]), str(cell["loss"])
+    return [{"truth": truth(family, int(cell["classes"]), notion, loss), **estimate(cell)}]
 
 
 def report(rows: list[Row], *keys: str) -> str:

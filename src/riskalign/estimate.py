@@ -319,7 +319,7 @@ def error_of(
         outcome = method.outcome(case, engine, progress)
         if confidence is not None and isinstance(method, KernelSmoother):
             interval = interval_of(case, method, outcome, confidence, engine, seed)
-    return compose(case, method, outcome, interval, rows)
+        return compose(case, method, outcome, interval, rows)
 
 
 def state_of(sample: Sample, notion: str | None, engine: str, *, weighted: bool) -> SketchState:

@@ -44,8 +44,8 @@ class CalibrationSketch:
     Parameters
     ----------
     notion : {"binary", "top-label", "classwise", "canonical"}
-        What is to be asked; a class-wise sketch also knows the top label. Default: "binary"
-        without classes or for two, otherwise "classwise".
+        What is to be asked; class-wise and canonical sketches also know the top label. Default:
+        "binary" without classes or for two, otherwise "classwise".
     classes : int or sequence, optional
         The number of classes, or their labels in the order of the columns. None for one
         probability, and for two classes 0 and 1.
@@ -219,7 +219,7 @@ class CalibrationSketch:
         case = Case.of_state(self._state, asked)
         if notion is None or notion == self.notion:
             return case
-        if notion == "top-label" and self._state.notion.per_class:
+        if notion == "top-label" and self._state.notion.whole_rows:
             return case.of_top_label()
         raise ValueError(
             f"`notion={notion!r}` cannot be asked of a {self.notion!r} sketch. Make the sketch "
@@ -244,7 +244,7 @@ class CalibrationSketch:
     ) -> CalibrationResult:
         """The calibration error of all rows so far; parameters as for `calibration_error`.
 
-        `notion` may be "top-label" for a class-wise sketch. The result has no `conditional`.
+        `notion` may be "top-label" for a class-wise or canonical sketch. The result has no `conditional`.
         """
         refuse_exact(engine, self.is_exact)
         method = KernelSmoother(bandwidth, kernel, estimator, candidates, power, start)

@@ -12,8 +12,9 @@ import pytest
 
 import riskalign as ra
 from riskalign.cli.tables import report_json, report_lines
-from riskalign.data.sample import Problem
+from riskalign.data import settings
 from riskalign.equations.losses import L2
+from riskalign.equations.problem import Problem
 from riskalign.report import to_html, words
 from riskalign.report.summary import GRID, LINEAR_EDGES, LOGIT_EDGES, Counts, Diagram, summarize
 
@@ -339,17 +340,29 @@ def test_counts_add_up():
     p = np.concatenate([rng.beta(0.3, 0.3, 97), [0.0, 1.0, 1.0 + 1e-7]])
     problem = Problem("one", p, (rng.random(100) < 0.5).astype(int), np.ones(100), L2)
     whole = Counts.of(problem)
-    parts = Counts.of(problem.take(np.arange(30))) + Counts.of(problem.take(np.arange(30, 100)))
-    for name, value in vars(whole).items():
-        np.testing.assert_allclose(vars(parts)[name], value)
-    assert whole.rows == whole.arc.sum() == whole.logit.sum() == 100
+    parts = [Counts.of(problem.take(rows)) for rows in (slice(0, 30), slice(30, 100))]
+    for name in ("linear", "logit", "arc"):
+        np.testing.assert_allclose(sum(getattr(part, name) for part in parts), getattr(whole, name))
+        assert getattr(whole, name).sum() == 100
+    for name in ("mean_prediction", "frequency"):
+        means = [getattr(part, name) for part in parts]
+        assert 0.3 * means[0] + 0.7 * means[1] == pytest.approx(getattr(whole, name))
     assert whole.near(np.array([0.0, 1.0])).all()
 
 
-def test_many_rows_are_tested_by_some(monkeypatch):
-    import riskalign.report.summary as summary_module
+def test_rows_that_stand_for_several_samples_are_counted_as_such():
+    p, labels = np.array([0.1, 0.1, 0.6]), np.array([0, 1, 1])
+    totals, units = np.array([3.0, 1.0, 2.0]), np.array([1.0, 0.5, 2.0])
+    found = Counts.of(Problem("one", p, labels, totals, L2, units))
+    assert found.linear.sum() == found.logit.sum() == found.arc.sum() == 6
+    assert found.mean_prediction == pytest.approx(1.6 / 6)
+    assert found.frequency == pytest.approx(0.5)
 
-    monkeypatch.setattr(summary_module, "TEST_TERMS", 19 * 3 * 150)
-    monkeypatch.setattr(summary_module, "FEWEST", 100)
+
+def test_many_rows_are_tested_by_some(monkeypatch):
+    monkeypatch.setattr(settings, "MOST_DISTINCT", 150)
     data = ra.datasets.temperature(400, 3, seed=0)
-    assert summarize(data.y_true, data.y_prob, n_draws=19).test.n_samples == 150
+    found = summarize(data.y_true, data.y_prob, n_draws=19)
+    assert found.result.n_samples == 400
+    assert 140 <= found.test.n_samples <= 150
+    assert f"{found.test.n_samples} rows" in "\n".join(report_lines(found, "a.csv"))

@@ -39,10 +39,10 @@ OWN_SHARE = 0.75
 TEMPERING = 0.7
 """The scale of the losses in the weights, relative to that of a log-likelihood."""
 
-KEPT = 0.98
+KEPT = 0.95
 """Share of the weight of all candidates that those which are evaluated must hold."""
 
-MOST, MOST_JOINT = 8, 4
+MOST, MOST_JOINT = 6, 4
 """Candidates that are evaluated at most: of one probability, and on a larger simplex, where each
 costs a pass over all pairs of rows."""
 

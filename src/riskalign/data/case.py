@@ -8,11 +8,11 @@ import numpy as np
 
 from riskalign.data.counts import Atoms
 from riskalign.data.notions import TOP_LABEL, Notion
-from riskalign.data.rows import RowTable
+from riskalign.data.rows import Rows, RowTable
 from riskalign.data.sample import Sample
 from riskalign.data.state import SketchState
 from riskalign.data.weights import exponent_of, in_units
-from riskalign.equations.arrays import IntArray
+from riskalign.equations.arrays import FloatArray, IntArray
 from riskalign.equations.losses import ProperLoss
 from riskalign.equations.problem import Problem
 from riskalign.equations.simplex import on_simplex
@@ -48,7 +48,8 @@ class Case:
     ) -> Case:
         """What a sketch knows: all rows, or some of them and counts."""
         table, notion = state.rows, state.notion.of_reduced
-        sample = _kept_sample(table, state.settings.classes if classes is None else classes)
+        names = state.settings.classes if classes is None else classes
+        sample = _sample_of_rows(table.rows, table.inclusion, names)
         problems = notion.problems(sample, loss)
         if not table.complete and state.counts is not None:
             problems = [_of_cells(each, state.counts.atoms(k)) for k, each in enumerate(problems)]
@@ -63,25 +64,35 @@ class Case:
         return cls(sample, notion, loss, problems, n, top, table.complete, state)
 
     def of_top_label(self) -> Case:
-        """The same rows, asked for their top label."""
+        """The same samples, asked for their top label; the case of a sketch of whole rows."""
+        state = self.state
+        assert state is not None
         notion = TOP_LABEL.of_reduced
-        p, right = TOP_LABEL.reduce(self.sample.probabilities, self.sample.labels)
-        sample = replace(
-            self.sample,
-            probabilities=on_simplex(p.astype(np.float64)),
-            labels=right.astype(np.intp),
+        if not state.rows.complete:
+            sample = _sample_of(self.top, self.sample.classes)
+        else:  # rows of one top probability become one, in the order of a top-label sketch
+            rows = state.rows.rows
+            p, right = TOP_LABEL.reduce(rows.predictions, rows.labels)
+            table = RowTable(1, len(rows))
+            table.add(p[:, None], right, rows.weights)
+            places = table.find(p[:, None], right, rows.weights)
+            counts = np.bincount(places, rows.counts, len(table.rows)).astype(np.int64)
+            sample = _sample_of_rows(replace(table.rows, counts=counts), 1.0, self.sample.classes)
+        (top,) = notion.problems(sample, self.loss)
+        n = state.n_rows
+        return replace(
+            self, sample=sample, notion=notion, problems=[top], n_samples=n, top=top, state=None
         )
-        return replace(self, sample=sample, notion=notion, problems=[self.top], state=None)
 
     def places(self, rows: Sample) -> IntArray:
-        """Which row of the case each of the rows is of which it was made."""
+        """Which row of the case each of the rows is of which it was made, -1 without weight."""
         if self.state is None:
             return np.arange(len(rows.labels))
         predictions, labels = self.state.notion.reduce(rows.probabilities, rows.labels)
         predictions = Problem.free(predictions.astype(np.float64))
         found = self.state.rows.find(predictions, labels, rows.weights)
         kept = self.state.rows.rows.weights > 0  # rows without weight are not in the sample
-        return (np.cumsum(kept) - 1)[found]
+        return np.where(kept, np.cumsum(kept) - 1, -1)[found]
 
     @classmethod
     def of(cls, sample: Sample, notion: Notion, loss: ProperLoss) -> Case:
@@ -95,15 +106,16 @@ class Case:
         return self.notion.loss_of(self.loss).divergence
 
 
-def _kept_sample(table: RowTable, classes: tuple[str, ...]) -> Sample:
-    """The rows that a table holds; one probability becomes the pair (1 - p, p).
+def _sample_of_rows(
+    rows: Rows, inclusion: FloatArray | float, classes: tuple[str, ...]
+) -> Sample:
+    """The rows of a table; one probability becomes the pair (1 - p, p).
 
     Each row has the weight of all its copies, over the probability that the table holds it.
     """
-    rows = table.rows
     f = rows.predictions
     # A row stands for others that the table does not hold: so does each of its samples.
-    units = in_units(rows.weights, exponent_of(rows.weights)) / table.inclusion
+    units = in_units(rows.weights, exponent_of(rows.weights)) / inclusion
     used = np.flatnonzero(units > 0)
     weights = units * rows.counts
     return Sample(

@@ -74,9 +74,9 @@ def as_sample(
             "At least two samples are needed (each is estimated from the others); found "
             f"{len(scores)}."
         )
-    if fewest >= 2 and sample_weight is not None and np.isfinite(weights).all():
-        weights = in_units(weights, exponent_of(weights))
     _check_weights(weights, fewest)
+    if fewest >= 2:
+        weights = in_units(weights, exponent_of(weights))
 
     if from_logits:
         probabilities = _from_logits(scores, normalize)
@@ -181,7 +181,8 @@ def _check_weights(weights: FloatArray, fewest: int) -> None:
             f"the others); found {np.count_nonzero(weights)}."
         )
     heaviest = int(np.argmax(weights))
-    if np.delete(weights, heaviest).sum() < OUTWEIGHED * weights[heaviest]:
+    shares = in_units(weights, exponent_of(weights))  # their sum stays finite
+    if np.delete(shares, heaviest).sum() < OUTWEIGHED * shares[heaviest]:
         raise ValueError(
             "`sample_weight` must leave the others some part of the total (1e-12, what float64 "
             f"resolves); row {heaviest} outweighs them with {weights[heaviest]:.3g}. Cap it."

@@ -47,7 +47,7 @@ ROWS = 2_000
 """Samples that show the null variance; from m of n samples it is scaled by (m / n)^2, because
 each row's weights spread over m instead of n neighbours and m instead of n rows are averaged."""
 
-CELLS, FEWEST = 32_000, 500
+CELLS, FEWEST = 16_000, 500
 """Probabilities that show the null variance, and samples: fewer are drawn for many classes."""
 
 REPRESENTATIVES = 3

@@ -1,0 +1,162 @@
+"""The default estimate against that of the first version, paired on the same data sets.
+
+Run: python -m experiments.versions [--seeds 4] [--notion classwise] [--max-samples 5000] [--report]
+
+results/first_version_coverage.csv holds what the first version answered: values and 95% intervals
+of the data sets of `experiments.coverage`. Every row of results/versions.csv is one of these data
+sets with both answers, and results/versions.md is made from it.
+
+The error of a value is |value - truth| over the width of the first version's interval, so that
+data sets of different scale can be averaged. Its difference between the versions is averaged over
+data sets (over the losses of a data set first, because they err together), and judged by a
+one-sided test at 5%.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+
+import numpy as np
+
+from experiments.cells import RESULTS, Row, group, load, markdown, run
+from experiments.coverage import KEYS, estimate
+from riskalign.equations.arrays import FloatArray
+
+FIRST = RESULTS / "first_version_coverage.csv"
+PATH = RESULTS / "versions.csv"
+ANSWERS = ("value", "low", "high")
+QUANTILE = 1.6449
+"""95% of a standard normal distribution lie below."""
+
+SLICES: tuple[tuple[str, ...], ...] = (
+    ("notion",),
+    ("notion", "loss"),
+    ("notion", "family"),
+    ("notion", "samples"),
+    ("notion", "classes"),
+    ("notion", "family", "loss", "samples", "classes"),
+)
+"""What the tables are divided by; the last is one line per cell."""
+
+
+def cells(seeds: int, notion: str, max_samples: int) -> Iterator[Row]:
+    """The data sets of the first version, the first seeds and small sizes first."""
+    known = [
+        row
+        for row in load(FIRST)
+        if row["notion"] == notion and row["seed"] < seeds and row["samples"] <= max_samples
+    ]
+    for row in sorted(known, key=lambda row: (row["seed"], row["samples"], row["classes"])):
+        first = {f"first {name}": row[name] for name in ANSWERS}
+        yield {key: row[key] for key in (*KEYS, "truth")} | first
+
+
+def compute(cell: Row) -> list[Row]:
+    """The answer of this version."""
+    return [{f"new {name}": value for name, value in estimate(cell).items()}]
+
+
+def _column(rows: list[Row], name: str) -> FloatArray:
+    return np.array([float(row[name]) for row in rows])
+
+
+def by_data_set(rows: list[Row], values: FloatArray) -> FloatArray:
+    """Means over the losses of each data set."""
+    numbers = {id(row): value for row, value in zip(rows, values, strict=True)}
+    sets = group(rows, *(key for key in KEYS if key != "loss")).values()
+    return np.array([np.mean([numbers[id(row)] for row in own]) for own in sets])
+
+
+def mean_and_error(rows: list[Row], values: FloatArray) -> tuple[float, float]:
+    """The mean of some values and its standard error; that of one data set is unknown."""
+    each = by_data_set(rows, values)
+    error = each.std(ddof=1) / len(each) ** 0.5 if len(each) > 1 else np.nan
+    return float(each.mean()), float(error)
+
+
+def verdict(mean: float, error: float) -> str:
+    """Which version is better by a one-sided test at 5%, if that can be said."""
+    if mean > QUANTILE * error:
+        return "new is worse"
+    return "new is better" if mean < -QUANTILE * error else ""
+
+
+def line(rows: list[Row]) -> list[str]:
+    """Errors, biases, coverages and widths of both versions on some data sets."""
+    true, width = _column(rows, "truth"), _column(rows, "first high") - _column(rows, "first low")
+    gaps, covered, too_high = {}, {}, {}
+    for version in ("first", "new"):
+        value, low, high = (_column(rows, f"{version} {name}") for name in ANSWERS)
+        gaps[version] = (value - true) / width
+        covered[version] = (low <= true) & (true <= high)
+        too_high[version] = low > true
+    errors = {version: float(np.abs(gap).mean()) for version, gap in gaps.items()}
+    mean, error = mean_and_error(rows, np.abs(gaps["new"]) - np.abs(gaps["first"]))
+    ratio, most = (1 + part / errors["first"] for part in (mean, mean + QUANTILE * error))
+    change, its_error = mean_and_error(rows, 1.0 * covered["new"] - covered["first"])
+    new_width = _column(rows, "new high") - _column(rows, "new low")
+
+    def both(values: dict[str, FloatArray], digits: int) -> list[str]:
+        return [f"{values[version].mean():.{digits}f}" for version in ("first", "new")]
+
+    return [
+        str(len(by_data_set(rows, true))),
+        f"{ratio:.3f}",
+        f"{most:.3f}",
+        f"{mean:+.4f} ± {error:.4f}",
+        verdict(mean, error),
+        *both(gaps, 3),
+        *both(covered, 3),
+        f"{change:+.3f} ± {its_error:.3f}",
+        *both(too_high, 3),
+        f"{np.mean(new_width / width):.3f}",
+    ]
+
+
+def report(rows: list[Row], *keys: str) -> str:
+    """One line per group of data sets."""
+    header = [
+        *keys,
+        "data sets",
+        "error, new over first",
+        "at most (95%)",
+        "difference of errors",
+        "one-sided 5%",
+        *("bias, first", "bias, new"),
+        *("coverage, first", "coverage, new", "its change"),
+        *("low end above the truth, first", "the same, new"),
+        "width, new over first",
+    ]
+    lines = []
+    for names, own in group(rows, *keys).items():
+        shown = [f"{name:,.0f}" if isinstance(name, float) else str(name) for name in names]
+        lines.append([*shown, *line(own)])
+    return markdown(header, lines)
+
+
+def main() -> None:
+    """Compute what is missing, then write the report."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=4)
+    parser.add_argument("--notion", choices=("classwise", "canonical"), default="classwise")
+    parser.add_argument("--max-samples", type=int, default=5_000)
+    parser.add_argument("--report", action="store_true", help="only write the report")
+    options = parser.parse_args()
+    if options.report:
+        rows = load(PATH)
+    else:
+        wanted = cells(options.seeds, options.notion, options.max_samples)
+        rows = run(PATH, KEYS, wanted, compute)
+    parts = [
+        "# The default estimate against that of the first version",
+        "Errors and biases are in widths of the first version's 95% interval. "
+        '"At most" is the upper end of a one-sided 95% interval of the ratio of mean absolute '
+        "errors.",
+    ]
+    parts += [report(rows, *keys) for keys in SLICES]
+    (RESULTS / "versions.md").write_text("\n\n".join(parts) + "\n")
+
+
+if __name__ == "__main__":
+    main()
