@@ -244,7 +244,8 @@ class CalibrationSketch:
     ) -> CalibrationResult:
         """The calibration error of all rows so far; parameters as for `calibration_error`.
 
-        `notion` may be "top-label" for a class-wise or canonical sketch. The result has no `conditional`.
+        `notion` may be "top-label" for a class-wise or canonical sketch. The result has no
+        `conditional`.
         """
         refuse_exact(engine, self.is_exact)
         method = KernelSmoother(bandwidth, kernel, estimator, candidates, power, start)

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
+from riskalign.data.case import Case
+from riskalign.data.hashing import hash_rows
+from riskalign.data.sample import Sample
 from riskalign.data.validation import as_sample, one_of
+from riskalign.equations.arrays import IntArray
 from riskalign.equations.kernels import KERNELS
 from riskalign.equations.losses import ProperLoss
-from riskalign.estimate import model_of, row_terms
+from riskalign.estimate import model_of, row_terms, state_of
 from riskalign.inference.calibration_test import CalibrationTest, tested
 from riskalign.inference.comparison import Comparison, compared
 from riskalign.methods import KernelSmoother
 from riskalign.methods.kernel import DEBIASED
-from riskalign.options import check_confidence, check_draws, engine_of, make_case
+from riskalign.options import check_confidence, check_draws, engine_of, loss_of, make_case
 
 
 def calibration_test(
@@ -72,9 +78,10 @@ def calibration_test(
         ignore_index=ignore_index,
         classes=classes,
     )
-    case = make_case(sample, notion, loss)
+    state = state_of(sample, notion, engine_of(engine), weighted=sample_weight is not None)
+    case = Case.of_state(state, loss_of(loss, state.notion, len(sample.classes)))
     chosen = KERNELS[one_of("kernel", kernel, KERNELS)]
-    return tested(case, chosen, engine_of(engine), n_draws, seed, progress)
+    return tested(case, chosen, engine, n_draws, seed, progress)
 
 
 def compare(
@@ -142,11 +149,18 @@ def compare(
     if samples[0].probabilities.shape != samples[1].probabilities.shape:
         shapes = " and ".join(str(sample.probabilities.shape) for sample in samples)
         raise ValueError(f"`prob_a` and `prob_b` must have one shape; found {shapes}.")
+    order = _order_of_content(samples)
     models, terms = [], []
     for sample in samples:
-        case = make_case(sample, notion, loss)
+        case = make_case(sample.take(order), notion, loss)
         method.check(len(case.problems), case.notion.name)
         outcome = method.outcome(case, engine_of(engine), progress)
         models.append(model_of(case, method, outcome, engine))
         terms.append(row_terms(case, method, outcome))
     return compared(models, terms, names, confidence, seed)
+
+
+def _order_of_content(samples: Sequence[Sample]) -> IntArray:
+    """An order of the rows that does not depend on the one in which they came."""
+    both = np.hstack([sample.probabilities for sample in samples])
+    return np.argsort(hash_rows(both, samples[0].labels, samples[0].weights), kind="stable")

@@ -7,7 +7,8 @@ all samples, its weight is that of a tempered posterior,
 
 The factor h_c prefers the wider of kernels that fit alike. lambda brings the loss to 0.7 times
 the scale of a log-likelihood (0.7 for the log loss): at the whole scale, chance decides more often
-among the candidates, at half of it rough miscalibration is missed. The weights that a row's own term gets leave the row's own loss out again,
+among the candidates, at half of it rough miscalibration is missed. The weights that a row's own
+term gets leave the row's own loss out again,
 
     omega_ci  ~  h_c exp(-lambda (L_c - gamma l_ci)),
 

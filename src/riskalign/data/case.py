@@ -106,9 +106,7 @@ class Case:
         return self.notion.loss_of(self.loss).divergence
 
 
-def _sample_of_rows(
-    rows: Rows, inclusion: FloatArray | float, classes: tuple[str, ...]
-) -> Sample:
+def _sample_of_rows(rows: Rows, inclusion: FloatArray | float, classes: tuple[str, ...]) -> Sample:
     """The rows of a table; one probability becomes the pair (1 - p, p).
 
     Each row has the weight of all its copies, over the probability that the table holds it.
