@@ -26,6 +26,13 @@ def best_of(work: Work, repeats: int = REPEATS) -> tuple[float, Any]:
     return min(times), result
 
 
+def timed(work: Work) -> tuple[float, float]:
+    """Seconds of one run, and CPU seconds of all its threads."""
+    start, cpu = time.perf_counter(), time.process_time()
+    work()
+    return time.perf_counter() - start, time.process_time() - cpu
+
+
 def in_turn(first: Work, second: Work, turns: int = TURNS) -> tuple[float, float]:
     """Shortest times of two works that alternate: a busy moment touches both."""
     pairs = [(best_of(first, 1)[0], best_of(second, 1)[0]) for _ in range(turns)]

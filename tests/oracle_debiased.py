@@ -24,9 +24,6 @@ LARGEST_MOVE = 1.0  # of a parameter when one row leaves the fit
 KEPT_SHARE = 0.1  # of the start, below which no probability is pressed
 ALONE = 0.15  # samples at its own place that the neighbours of a row must weigh together
 FLATTENINGS = (1.0, 0.5, 0.25)
-OWN_SHARE = 0.75  # of a row's own loss that is left out of the weights of its tunings
-TEMPERING = 0.7  # the scale of losses in these weights, relative to a log-likelihood
-KEPT, MOST, MOST_JOINT = 0.98, 8, 4  # share of the weight that is evaluated; how many at most
 BENT = 1.05  # the power of g that shows the scale of a loss
 
 
@@ -378,8 +375,8 @@ def terms(loss, f, y, R, s, shift):
 # Weights of several tunings.
 
 
-def likelihood_scale(loss, g, weights):
-    """lambda = TEMPERING 2 D / V: mean cost of a small change of a true g, and its variance."""
+def likelihood_scale(loss, g, weights, tempering):
+    """lambda = tempering 2 D / V: mean cost of a small change of a true g, and its variance."""
     cost, noise = [], []
     for g_i, w in zip(g, weights, strict=True):
         excess = [a - b for a, b in zip(loss(flattened(g_i, BENT)), loss(g_i), strict=True)]
@@ -387,18 +384,18 @@ def likelihood_scale(loss, g, weights):
         cost.append(w * mean)
         noise.append(w * dot(g_i, [(e - mean) ** 2 for e in excess]))
     cost, noise = math.fsum(cost), math.fsum(noise)
-    return TEMPERING * 2 * cost / noise if cost > 0 and noise > 0 else 0.0
+    return tempering * 2 * cost / noise if cost > 0 and noise > 0 else 0.0
 
 
-def weighted_tunings(problem, weights, loss, start, kernel, candidates, most=MOST):
-    """(tunings, evidence, scale): candidates (h, tau) that hold most of the weight, best first.
+def weighted_tunings(problem, weights, loss, start, kernel, candidates, tempering, share, most):
+    """(tunings, evidence, scale): candidates (h, tau) that hold a share of the weight, best first.
 
     evidence_c = log h_c - lambda / (mean weight) sum_i w_i <y_i, l(R_ci)>, R without the row's
     part in the starts of its neighbours.
     """
     points, labels = problem
     g = left_out_starts(points, labels, weights, start)
-    scale = likelihood_scale(loss, g, weights) / mean_weight(weights)
+    scale = likelihood_scale(loss, g, weights, tempering) / mean_weight(weights)
     evidence = []
     for h, tau in candidates:
         q = smoothed_residuals(points, labels, weights, start, kernel, h, tau)
@@ -409,17 +406,19 @@ def weighted_tunings(problem, weights, loss, start, kernel, candidates, most=MOS
     shares, kept = softmax(evidence), []
     for c in order:
         kept.append(c)
-        if math.fsum(shares[b] for b in kept) >= KEPT or len(kept) == most:
+        if math.fsum(shares[b] for b in kept) >= share or len(kept) == most:
             break
     return [candidates[c] for c in kept], [evidence[c] for c in kept], scale
 
 
-def own_weights(evidence, scale, losses):
-    """omega_c of one row: proportional to exp(evidence_c + OWN_SHARE scale l_c)."""
-    return softmax([e + OWN_SHARE * scale * x for e, x in zip(evidence, losses, strict=True)])
+def own_weights(evidence, scale, losses, own_share):
+    """omega_c of one row: proportional to exp(evidence_c + own_share scale l_c)."""
+    return softmax([e + own_share * scale * x for e, x in zip(evidence, losses, strict=True)])
 
 
-def debiased(problem, weights, loss, start, kernel, tunings, evidence=(0.0,), scale=0.0):
+def debiased(
+    problem, weights, loss, start, kernel, tunings, evidence=(0.0,), scale=0.0, own_share=0.0
+):
     """Terms of every row of a problem (points, labels), averaged over tunings (h, tau)."""
     points, labels = problem
     by_tuning = []
@@ -431,7 +430,7 @@ def debiased(problem, weights, loss, start, kernel, tunings, evidence=(0.0,), sc
     result = []
     for i, f in enumerate(points):
         each = [rows[i] for rows in by_tuning]
-        omega = own_weights(evidence, scale, [row["left_out"] for row in each])
+        omega = own_weights(evidence, scale, [row["left_out"] for row in each], own_share)
         mean = {
             name: dot(omega, [row[name] for row in each])
             for name in ("terms", "risk", "plugin", "left_out", "variance_removed")

@@ -13,7 +13,9 @@ from riskalign.bandwidth import tuning as weighing
 from riskalign.bandwidth.tuning import (
     KEPT,
     MOST,
+    MOST_JOINT,
     OWN_SHARE,
+    TEMPERING,
     WeightedTunings,
     candidate_tunings,
     likelihood_scale,
@@ -44,22 +46,19 @@ def test_the_scale_of_a_loss_equals_the_oracle(loss, name):
     problem = binary(30, loss, np.linspace(0.1, 3, 30))
     points = [tuple(row) for row in problem.points.tolist()]
     weights = problem.weights.tolist()
-    expected = oracle_debiased.likelihood_scale(oracle.LOSSES[name][1], points, weights)
+    expected = oracle_debiased.likelihood_scale(oracle.LOSSES[name][1], points, weights, TEMPERING)
     found = likelihood_scale(problem, problem.free(problem.predictions))
     assert found == pytest.approx(expected, rel=1e-9)
 
 
-def test_the_log_loss_is_brought_to_half_a_likelihood():
-    for problem in (
-        binary(500, KL),
-        binary(500, KL, np.random.default_rng(1).exponential(size=500)),
-    ):
-        assert likelihood_scale(problem, problem.free(problem.predictions)) == pytest.approx(
-            0.5, rel=0.05
-        )
+def test_the_log_loss_is_brought_to_a_share_of_a_likelihood():
+    for weights in (None, np.random.default_rng(1).exponential(size=500)):
+        problem = binary(500, KL, weights)
+        found = likelihood_scale(problem, problem.free(problem.predictions))
+        assert found == pytest.approx(TEMPERING, rel=0.05)
     data = ra.datasets.temperature(500, 5, seed=0)
     problem = Problem("all", data.y_prob, data.y_true, np.ones(500), KL)
-    assert likelihood_scale(problem, data.y_prob) == pytest.approx(0.5, rel=0.05)
+    assert likelihood_scale(problem, data.y_prob) == pytest.approx(TEMPERING, rel=0.05)
 
 
 def test_the_unit_of_a_loss_does_not_matter():
@@ -128,6 +127,9 @@ def test_candidates_that_hold_most_of_the_weight_are_kept():
         assert len(kept) == MOST or sum(kept) >= KEPT > sum(kept[:-1])
         assert len(kept) <= MOST
         assert found.weights.sum() == pytest.approx(1)
+        pairs = replace(problem, predictions=problem.points)
+        joint = WeightedTunings.of(pairs, pairs.points, tunings, losses)
+        assert joint.tunings == found.tunings[:MOST_JOINT]
 
 
 def test_the_curve_is_of_the_best_candidate_s_coordinates():
@@ -162,7 +164,8 @@ def test_weights_of_rows_equal_the_oracle():
     evidence, losses, scale = rng.normal(size=4), rng.random((4, 50)), 1.3
     found = WeightedTunings(TUNINGS, evidence, scale).own_weights(losses)
     for i in range(50):
-        expected = oracle_debiased.own_weights(evidence.tolist(), scale, losses[:, i].tolist())
+        own = losses[:, i].tolist()
+        expected = oracle_debiased.own_weights(evidence.tolist(), scale, own, OWN_SHARE)
         np.testing.assert_allclose(found[:, i], expected, rtol=1e-12)
     np.testing.assert_allclose(found.sum(axis=0), 1, rtol=1e-12)
 
@@ -171,6 +174,7 @@ def test_weights_of_rows_equal_the_oracle():
 def test_a_row_has_no_part_in_its_own_weights(share, monkeypatch):
     """With gamma = 1 they are the weights that all other rows' losses give."""
     monkeypatch.setattr(weighing, "OWN_SHARE", share)
+    monkeypatch.setattr(weighing, "KEPT", 1.1)  # all candidates
     problem, rng = binary(loss=KL), np.random.default_rng(3)
     g, losses = problem.free(problem.predictions), 0.02 * rng.random((4, 200))
     found = WeightedTunings.of(problem, g, TUNINGS, losses.sum(axis=1))

@@ -7,7 +7,7 @@ from cases import HARD, ordinary
 from hypothesis import given
 from hypothesis import strategies as st
 
-from riskalign.data.notions import NOTIONS, default_notion
+from riskalign.data.notions import NOTIONS
 from riskalign.data.sample import Sample
 from riskalign.equations.losses import KL, L2
 from riskalign.equations.simplex import on_simplex

@@ -10,7 +10,15 @@ import pytest
 from cases import HARD, NOTIONS, SPHERICAL, Case, ordinary
 
 import riskalign as ra
-from riskalign.bandwidth.tuning import WeightedTunings, candidate_tunings
+from riskalign.bandwidth.tuning import (
+    KEPT,
+    MOST,
+    MOST_JOINT,
+    OWN_SHARE,
+    TEMPERING,
+    WeightedTunings,
+    candidate_tunings,
+)
 from riskalign.data.notions import NOTIONS as NOTIONS_BY_NAME
 from riskalign.data.validation import as_sample
 from riskalign.equations.kernels import DIRICHLET, KERNELS
@@ -261,6 +269,7 @@ def test_averages_over_tunings_whose_evidence_is_given(notion, start):
                 TUNINGS,
                 evidence,
                 scale,
+                OWN_SHARE,
             )
             check_rows(_averaged(problems[k], weighted, parts), rows)
 
@@ -275,7 +284,7 @@ def check_default(case, notion, loss, start, kernel, candidates):
     pairs = [(h, tau) for tau in oracle_debiased.FLATTENINGS for h in candidates]
     chosen = oracle.loss_of(loss, notion)
     answers = []
-    for estimate, problem in zip(got, oracle.problems(notion, f, y), strict=True):
+    for own, estimate, problem in zip(problems, got, oracle.problems(notion, f, y), strict=True):
         tunings, evidence, scale = oracle_debiased.weighted_tunings(
             problem,
             plain,
@@ -283,16 +292,20 @@ def check_default(case, notion, loss, start, kernel, candidates):
             start,
             kernel,
             pairs,
-            oracle_debiased.MOST_JOINT if notion == "canonical" else oracle_debiased.MOST,
+            TEMPERING,
+            KEPT,
+            MOST_JOINT if notion == "canonical" else MOST,
         )
         found = estimate.tunings
         assert [(each.bandwidth, each.flattening) for each in found.tunings] == tunings
-        np.testing.assert_allclose(found.scale, scale, **CLOSE)
+        # a sample checked may hold the weights in another unit
+        unit = oracle_debiased.mean_weight(plain)
+        np.testing.assert_allclose(found.scale * own.unit, scale * unit, **CLOSE)
         np.testing.assert_allclose(found.evidence, evidence, rtol=1e-9, atol=1e-9)
         shares = oracle_debiased.softmax(evidence)
         np.testing.assert_allclose(found.weights, shares, rtol=1e-8)
         rows = oracle_debiased.debiased(
-            problem, plain, chosen, start, kernel, tunings, evidence, scale
+            problem, plain, chosen, start, kernel, tunings, evidence, scale, OWN_SHARE
         )
         check_rows(estimate, rows)
         answers.append(rows)

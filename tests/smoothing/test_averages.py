@@ -66,7 +66,8 @@ def check_exact(problem, kernel, tunings):
     for tuning, got in zip(tunings, smoother.averages({0: values}, tunings), strict=True):
         w = plain_weights(problem, kernel, tuning)
         np.testing.assert_allclose(got[0], w @ values, rtol=1e-9, atol=1e-12)
-        s = smoother.squares([0], tuning)[0]
+        both, s = smoother.with_squares({0: values}, tuning)[0]
+        np.testing.assert_allclose(both, w @ values, rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(s, (w**2).sum(axis=1), rtol=1e-9, atol=1e-12)
 
 
@@ -288,7 +289,10 @@ def test_nodes_equal_exact_sums(name, kernel):
         np.testing.assert_allclose(
             fast[0], slow[0], rtol=0, atol=of_averages, err_msg=f"averages, {tuning}"
         )
+        both, s = grid.with_squares({0: values}, tuning)[0]
+        np.testing.assert_allclose(both, fast[0], rtol=1e-9, atol=1e-12)
         fast, slow = (each.squares([0], tuning)[0] for each in (grid, exact))
+        np.testing.assert_allclose(s, fast, rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(
             fast, slow, rtol=0, atol=of_squares, err_msg=f"squares, {tuning}"
         )

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from riskalign.data.counts import Atoms
+from riskalign.data.distinct import Rows
 from riskalign.data.notions import TOP_LABEL, Notion
-from riskalign.data.rows import Rows, RowTable
+from riskalign.data.rows import RowTable
 from riskalign.data.sample import Sample
 from riskalign.data.state import SketchState
 from riskalign.data.weights import exponent_of, in_units

@@ -63,11 +63,13 @@ class CellCounts:
 
     Attributes
     ----------
-    codes, counts : (m,) int64
-    offsets : (m,) int64, sums of offsets; without weights only
-    totals, squares, moments : (m,), sums of w, w^2 and w times offset; with weights only
+    n_rows : int
+    weighted : bool
+        Whether weights have come.
     exponent : int
         Sums of w are in units of 2^exponent.
+    sums : Part
+        The cells that hold rows: their codes, counts and other sums.
 
     Examples
     --------
@@ -87,17 +89,18 @@ class CellCounts:
         self.exponent = 0
         none = np.empty(0, dtype=np.int64)
         self._parts = [Part(none, (none, none))]  # the first is large, the others wait
+        self._n_waiting = 0
 
     def restore(self, part: Part, n_rows: int, weighted: bool, exponent: int) -> None:
         """Replace the content."""
-        self._parts, self.n_rows = [part], n_rows
+        self._parts, self._n_waiting, self.n_rows = [part], 0, n_rows
         self.weighted, self.exponent = weighted, exponent
 
     @property
     def sums(self) -> Part:
         """Codes and sums of all cells that hold rows."""
         if len(self._parts) > 1:
-            self._parts = [Part.merged(self._parts)]
+            self._parts, self._n_waiting = [Part.merged(self._parts)], 0
         return self._parts[0]
 
     @property
@@ -173,10 +176,11 @@ class CellCounts:
         if n == 0:
             return self
         self._expect(n)
+        if self.weighted and weights is None:
+            weights = np.ones(n)
         if weights is not None:
             self._weigh(exponent_of(weights))
-        if self.weighted:
-            weights = in_units(np.ones(n) if weights is None else weights, self.exponent)
+            weights = in_units(weights, self.exponent)
         matrix = p[:, None] if p.ndim == 1 else p
         self._wait(count(matrix, labels, weights, self.cells), n)
         return self
@@ -189,8 +193,10 @@ class CellCounts:
 
     def _weigh(self, exponent: int) -> None:
         """Become weighted, in units of at least 2^exponent."""
-        part = self.sums if self.weighted else self.sums.weighted()
         larger = max(self.exponent, exponent) if self.n_rows else exponent
+        if self.weighted and larger == self.exponent:
+            return
+        part = self.sums if self.weighted else self.sums.weighted()
         self._parts = [part.in_units(larger - self.exponent)]
         self.weighted, self.exponent = True, larger
 
@@ -198,5 +204,6 @@ class CellCounts:
         """Keep a part of n rows for later, until what waits outgrows what is merged."""
         self.n_rows += n
         self._parts.append(part)
-        if sum(len(part.codes) for part in self._parts[1:]) > len(self._parts[0].codes):
-            self._parts = [Part.merged(self._parts)]
+        self._n_waiting += len(part.codes)
+        if self._n_waiting > len(self._parts[0].codes):
+            self._parts, self._n_waiting = [Part.merged(self._parts)], 0

@@ -8,8 +8,8 @@ of prediction j as a float64 (and 0 for both zeros), y the label and v the bits 
 
 in arithmetic modulo 2^64, and the hash is the finaliser of splitmix64 applied to S. Folding the
 upper half of u onto its lower half matters because round numbers, and all float32 numbers, end
-in zero bits, which a multiplication alone never fills. The multipliers are the odd numbers
-nearest to the outputs of splitmix64.
+in zero bits, which a multiplication alone never fills. The multipliers a_j are outputs of
+splitmix64 with their last bit set.
 
 References
 ----------
@@ -20,15 +20,14 @@ Thorup: High Speed Hashing for Integers and Strings, 2015 (multiply-add hashing 
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from riskalign.data.cells import Numbers
 from riskalign.equations.arrays import FloatArray, LabelArray
 
 HashArray = npt.NDArray[np.uint64]
-Numbers = npt.NDArray[np.floating[Any]]
 
 CHUNK = 1 << 15
 """Numbers that are hashed at a time: 256 kB per array, so that all passes stay in cache. They

@@ -133,7 +133,8 @@ class _Binary(Notion):
             )
 
     def reduce(self, probabilities: Numbers, labels: LabelArray) -> tuple[Numbers, LabelArray]:
-        return _at_most_one(probabilities[:, 1]), labels
+        one = probabilities if probabilities.ndim == 1 else probabilities[:, 1]
+        return _at_most_one(one), labels
 
     def columns(self, probabilities: FloatArray) -> FloatArray:
         return probabilities[:, 1:]

@@ -14,8 +14,9 @@ import numpy as np
 
 from riskalign.data.counting import Part
 from riskalign.data.counts import CellCounts
+from riskalign.data.distinct import HALF, WHOLE, Rows, distinct, row_hashes
 from riskalign.data.format import Array, SketchFormatError
-from riskalign.data.rows import Rows, RowTable, distinct, ranks
+from riskalign.data.rows import RowTable
 from riskalign.data.totals import Totals
 
 LARGEST_PROBABILITY = 1.01
@@ -88,18 +89,28 @@ class Reader:
         m = len(counts)
         weights = self._floats("rows.weights") if weighted else np.ones(m)
         self.check(predictions.shape == (m, width), "the shape of its rows")
-        self.check(len(labels) == len(weights) == m <= limit, "the number of its rows")
+        self.check(len(labels) == len(weights) == m, "the number of its rows")
         self.check((predictions <= LARGEST_PROBABILITY).all(), "a prediction")
         self.check((labels < n_labels).all() and (counts > 0).all(), "a label or count of its rows")
-        rows = Rows(ranks(predictions, labels, weights), predictions, labels, weights, counts)
-        complete = self.settings["threshold"] is None
-        threshold = None if complete else self.whole("threshold", 2**64 - 1)
-        last = int(rows.hashes[-1]) if m else -1
-        self.check(threshold is None or last < threshold, "the threshold of its rows")
+        hashes = row_hashes(predictions, labels, weights)
+        rows = Rows(hashes, predictions, labels, weights, counts)
         self.check(np.array_equal(distinct(rows)[0], np.arange(m)), "the order of its rows")
+        thresholds = self._thresholds(rows, limit)
         held = sum(counts.tolist())
+        complete = thresholds == (HALF, WHOLE)
         self.check(held == n if complete else held < n, "the sum of its rows' counts")
-        return RowTable.restored(rows, limit, threshold)
+        return RowTable.restored(rows, limit, thresholds)
+
+    def _thresholds(self, rows: Rows, limit: int) -> tuple[int, int]:
+        """The thresholds, below which the kept rows of each kind must lie."""
+        found = self.settings["thresholds"]
+        self.check(isinstance(found, list) and len(found) == 2, "`thresholds`")
+        for threshold, low, high in zip(found, (0, HALF), (HALF, WHOLE), strict=True):
+            self.check(type(threshold) is int and low <= threshold <= high, "`thresholds`")
+            own = rows.hashes[(rows.hashes >= low) & (rows.hashes <= high - 1)]
+            self.check(len(own) <= limit, "the number of its rows")
+            self.check(not len(own) or int(own[-1]) < threshold, "`thresholds`")
+        return found[0], found[1]
 
     def fill_counts(
         self, counts: CellCounts, name: str, n: int, weighted: bool, exponent: int

@@ -1,17 +1,16 @@
 """A bounded table of distinct rows: all of them, or those with the smallest hashes.
 
-A row is a vector of predictions, a label and a weight; equal rows are counted. While there are
-at most `limit` distinct rows the table holds every one of them, and is the sample. Beyond, it
-holds the rows whose hash lies below a threshold, a simple random sample of the distinct rows
-(a bottom-k sketch, also called KMV or theta sketch). The threshold only falls, so a row that is
-below it now was below it at all times, and its count is complete. The table is a function of
-the rows alone: neither their order nor their division into batches or merged tables matters.
+A row is a vector of predictions, a label and a weight; equal rows are counted. There are two
+kinds of rows: those that are exactly one-hot, and the others. While there are at most `limit`
+distinct rows of a kind, the table holds every one of them. Beyond, it holds those whose hash
+lies below a threshold, a simple random sample of the distinct rows (a bottom-k sketch, also
+called KMV or theta sketch). The threshold only falls, so a row that is below it now was below it
+at all times, and its count is complete. The table is a function of the rows alone: neither their
+order nor their division into batches or merged tables matters.
 
-Rows that are exactly one-hot are kept first. Saturated networks, trees and votes give such
-rows over and over, so a few distinct rows may carry half of the sample, and a sample of
-distinct rows that lost one of them would miss most of the total. Their hash is divided by
-2^20, which makes their probability of inclusion that many times as large, in practice 1; there
-are at most K^2 of them.
+One-hot rows are a kind of their own because saturated networks, trees and votes give them over
+and over. There are at most K^2 of them without weights, and they may carry half of the sample; a
+sample of distinct rows that left one of them out would miss much of the total.
 
 References
 ----------
@@ -23,124 +22,50 @@ row, and unbiased estimates from the (k+1)-th smallest rank).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
-from riskalign.data import hashing
-from riskalign.data.hashing import HashArray, Numbers
+from riskalign.data.cells import Numbers
+from riskalign.data.distinct import (
+    HALF,
+    WHOLE,
+    Rows,
+    concatenate,
+    distinct,
+    row_hashes,
+    single_rows,
+)
+from riskalign.data.hashing import HashArray
 from riskalign.equations.arrays import BoolArray, FloatArray, IntArray, LabelArray
 
 CHUNK = 1 << 17
 """Numbers that pass from a batch to the table at a time: 1 MB."""
 
-PREFERENCE = 20
-"""Bits by which the hash of a one-hot row is shifted down."""
-
 SLOTS = 1 << 17
 """Slots in which known rows are looked up: about six per row at 20,000 rows."""
 
-CountArray = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Rows with their hashes and counts, ``(m,)`` each but the predictions ``(m, d)``."""
-
-    hashes: HashArray
-    predictions: FloatArray
-    labels: CountArray
-    weights: FloatArray
-    counts: CountArray
-
-    def __len__(self) -> int:
-        return len(self.hashes)
-
-    def take(self, index: IntArray | BoolArray | slice) -> Rows:
-        """Some of the rows."""
-        return Rows(*(column[index] for column in vars(self).values()))
-
-    def equal(self, index: IntArray, other: Rows, others: IntArray) -> BoolArray:
-        """Whether the rows at `index` equal the other's rows at `others`, hashes aside."""
-        same: BoolArray = self.labels[index] == other.labels[others]
-        same &= self.weights[index] == other.weights[others]
-        same &= _how_many(self.predictions[index] != other.predictions[others]) == 0
-        return same
-
-    @property
-    def one_hot(self) -> BoolArray:
-        """Whether each row of predictions is exactly one-hot; a single one, whether 0 or 1."""
-        return is_one_hot(self.predictions)
-
-
-def concatenate(parts: Sequence[Rows]) -> Rows:
-    """The rows of all parts."""
-    columns = zip(*(vars(part).values() for part in parts), strict=True)
-    return Rows(*(np.concatenate(column) for column in columns))
-
-
-def is_one_hot(predictions: Numbers) -> BoolArray:
-    """Whether each row ``(n, d)`` is exactly one-hot; of one column, whether it is 0 or 1."""
-    if predictions.shape[1] == 1:
-        p = predictions[:, 0]
-        either: BoolArray = (p == 0) | (p == 1)
-        return either
-    found = np.zeros(len(predictions), dtype=np.bool_)
-    ones = np.flatnonzero(predictions == 1) // predictions.shape[1]
-    found[ones] = _how_many(predictions[ones] != 0) == 1
-    return found
-
-
-def _how_many(mask: BoolArray) -> FloatArray:
-    """How many entries of each row are true; several times faster than a sum of short rows."""
-    return mask @ np.ones(mask.shape[1])
-
-
-def ranks(predictions: Numbers, labels: LabelArray, weights: FloatArray | None) -> HashArray:
-    """Hashes by which rows are kept: those of one-hot rows are shifted down."""
-    hashes = hashing.hash_rows(predictions, labels, weights)
-    first = is_one_hot(predictions)
-    if first.any():
-        hashes >>= first.astype(np.uint64) * np.uint64(PREFERENCE)
-    return hashes
-
-
-def distinct(rows: Rows) -> tuple[IntArray, CountArray]:
-    """Places and counts of distinct rows, by hash and, where hashes are equal, by content."""
-    order = np.argsort(rows.hashes)
-    hashes = rows.hashes[order]
-    repeated = np.flatnonzero(hashes[1:] == hashes[:-1])
-    equal = rows.equal(order[repeated], rows, order[repeated + 1])
-    if not equal.all():  # different rows share a hash: put equal ones side by side
-        content = (rows.weights, rows.labels, *rows.predictions.T[::-1], rows.hashes)
-        order = np.lexsort(content)
-        equal = rows.equal(order[repeated], rows, order[repeated + 1])
-    first = np.ones(len(rows), dtype=np.bool_)
-    first[repeated[equal] + 1] = False
-    starts = np.flatnonzero(first)
-    counts = np.add.reduceat(rows.counts[order], starts) if len(starts) else rows.counts
-    return order[starts], counts
-
 
 class RowTable:
-    """The distinct rows with the smallest hashes, at most `limit` of them.
+    """The distinct rows with the smallest hashes, at most `limit` of each kind.
 
     Parameters
     ----------
     width : int
         Number of predictions d of a row.
     limit : int
-        The most rows to keep; with 0 no row is kept and none is hashed.
+        The most one-hot rows to keep, and the most other rows; with 0 no row is kept and none
+        is hashed.
 
     Attributes
     ----------
     rows : Rows
         The kept rows in canonical order.
-    threshold : int or None
-        The smallest hash that was ever dropped, None if no row was: all kept rows lie below
-        it. It is the (limit + 1)-th smallest hash of all distinct rows, whatever their order.
+    thresholds : two integers
+        The smallest hashes of a one-hot row and of another row that were ever dropped; 2^63
+        and 2^64 if none was. All kept rows of a kind lie below its threshold, which is the
+        (limit + 1)-th smallest hash of the kind's distinct rows, whatever their order.
 
     Examples
     --------
@@ -155,18 +80,19 @@ class RowTable:
     def __init__(self, width: int, limit: int) -> None:
         self.width = width
         self.limit = limit
-        self.threshold: int | None = None
-        self._rows = _as_rows(
+        self._thresholds = (HALF, WHOLE)
+        self._rows = single_rows(
             np.empty(0, np.uint64), np.empty((0, width)), np.empty(0, np.int64), None
         )
-        self._waiting: list[Rows] = []  # below the threshold and not yet among `_rows`
+        self._waiting: list[Rows] = []  # below the thresholds and not yet among `_rows`
+        self._n_waiting = 0
         self._slots: IntArray | None = None
 
     @classmethod
-    def restored(cls, rows: Rows, limit: int, threshold: int | None) -> RowTable:
-        """The table with the given rows, in canonical order, and threshold."""
+    def restored(cls, rows: Rows, limit: int, thresholds: tuple[int, int]) -> RowTable:
+        """The table with the given rows, in canonical order, and thresholds."""
         table = cls(rows.predictions.shape[1], limit)
-        table._rows, table.threshold = rows, threshold
+        table._rows, table._thresholds = rows, thresholds
         return table
 
     @property
@@ -176,17 +102,23 @@ class RowTable:
         return self._rows
 
     @property
+    def thresholds(self) -> tuple[int, int]:
+        """The smallest hashes that were dropped of one-hot and of other rows."""
+        self._settle()
+        return self._thresholds
+
+    @property
     def complete(self) -> bool:
         """Whether no row was ever dropped: then the table is the sample."""
-        self._settle()
-        return self.threshold is None
+        return self.thresholds == (HALF, WHOLE)
 
     @property
     def inclusion(self) -> FloatArray:
         """Probability ``(m,)`` with which each kept row is in the table, given the others.
 
-        The sum of f / inclusion over the kept rows estimates the sum of f over all distinct
-        rows without bias; take f as count times a term to estimate a sum over the sample.
+        It is the share of its kind's hashes that lie below the threshold. The sum of
+        f / inclusion over the kept rows estimates the sum of f over all distinct rows without
+        bias; take f as count times a term to estimate a sum over the sample.
 
         Examples
         --------
@@ -196,19 +128,16 @@ class RowTable:
         >>> len(table.rows), bool(4500 < (1 / table.inclusion).sum() < 5500)
         (1000, True)
         """
-        rows = self.rows
-        if self.threshold is None:
-            return np.ones(len(rows))
-        share = self.threshold / 2.0**64
-        return np.where(rows.one_hot, min(1.0, share * 2.0**PREFERENCE), share)
+        one_hot, other = self.thresholds
+        shares = one_hot / HALF, (other - HALF) / HALF
+        return np.where(self.rows.one_hot, *shares)
 
     @property
     def n_distinct(self) -> float:
         """Number of distinct rows: exact while `complete`, else estimated; NaN if `limit` is 0."""
-        inclusion = self.inclusion
-        if self.limit == 0 and self.threshold is not None:
+        if self.limit == 0 and not self.complete:
             return np.nan
-        return float((1 / inclusion).sum())
+        return float((1 / self.inclusion).sum())
 
     @property
     def nbytes(self) -> int:
@@ -228,17 +157,17 @@ class RowTable:
             1 for every row if left out.
         """
         if self.limit == 0:
-            self.threshold = 0 if len(labels) else self.threshold
+            self._thresholds = (0, HALF) if len(labels) else self._thresholds
             return self
         for p, y, w in self._chunks(predictions, labels, weights):
-            hashes = ranks(p, y, w)
-            if self.threshold is None:
-                self._add(_as_rows(hashes, p, y, w))
+            hashes = row_hashes(p, y, w)
+            if self._thresholds == (HALF, WHOLE):
+                self._add(single_rows(hashes, p, y, w))
                 continue
-            below = np.flatnonzero(hashes < np.uint64(self.threshold))
+            below = np.flatnonzero(self._below(hashes))
             if len(below):
                 w = None if w is None else w[below]
-                self._add(_as_rows(hashes[below], p[below], y[below], w))
+                self._add(single_rows(hashes[below], p[below], y[below], w))
         return self
 
     def merge(self, other: RowTable) -> RowTable:
@@ -248,9 +177,10 @@ class RowTable:
                 "Tables merge if they have the same width and limit; found "
                 f"{(self.width, self.limit)} and {(other.width, other.limit)}."
             )
-        self._waiting.append(other.rows)
-        both = [t for t in (self.threshold, other.threshold) if t is not None]
-        self.threshold = min(both, default=None)
+        rows = other.rows  # first: it settles, also if both are the same table
+        self._waiting.append(rows)
+        mine, others = self._thresholds, other._thresholds
+        self._thresholds = (min(mine[0], others[0]), min(mine[1], others[1]))
         self._settle()
         return self
 
@@ -260,7 +190,7 @@ class RowTable:
         """Places ``(n,)`` of the given rows among `rows`, -1 for rows that are not kept."""
         self._settle()
         places = [
-            self._places(_as_rows(ranks(p, y, w), p, y, w))
+            self._places(single_rows(row_hashes(p, y, w), p, y, w))
             for p, y, w in self._chunks(predictions, labels, weights)
         ]
         return np.concatenate([np.empty(0, np.intp), *places])
@@ -275,15 +205,17 @@ class RowTable:
 
     def _add(self, rows: Rows) -> None:
         """Count rows that are known, and let the others wait until there are many."""
-        if len(self._rows):
-            places = self._places(rows)
-            known = places >= 0
-            if known.any():
-                more = np.bincount(places[known], rows.counts[known], len(self._rows))
-                self._rows = replace(self._rows, counts=self._rows.counts + more.astype(np.int64))
-                rows = rows.take(~known)
-        self._waiting.append(rows)
-        if sum(map(len, self._waiting)) >= self.limit:
+        places = self._places(rows)
+        new = np.flatnonzero(places < 0)
+        if len(new) < len(rows):
+            found = places if len(new) == 0 else places[places >= 0]
+            counts = self._rows.counts + np.bincount(found, minlength=len(self._rows))
+            self._rows = replace(self._rows, counts=counts)
+            rows = rows.take(new)
+        if len(rows):
+            self._waiting.append(rows)
+            self._n_waiting += len(rows)
+        if self._n_waiting >= self.limit:
             self._settle()
 
     def _settle(self) -> None:
@@ -292,14 +224,27 @@ class RowTable:
             return
         rows = concatenate([self._rows, *self._waiting])
         places, counts = distinct(rows)
-        if len(places) > self.limit:
-            last = int(rows.hashes[places[self.limit]])
-            self.threshold = last if self.threshold is None else min(last, self.threshold)
-        if self.threshold is not None:
-            kept = np.searchsorted(rows.hashes[places], np.uint64(self.threshold))
-            places, counts = places[:kept], counts[:kept]
-        self._rows = replace(rows.take(places), counts=counts)
-        self._waiting, self._slots = [], None
+        hashes = rows.hashes[places]
+        first_other = int(np.searchsorted(hashes, np.uint64(HALF)))
+        self._thresholds = (
+            self._lowered(self._thresholds[0], hashes[:first_other]),
+            self._lowered(self._thresholds[1], hashes[first_other:]),
+        )
+        kept = self._below(hashes)
+        self._rows = replace(rows.take(places[kept]), counts=counts[kept])
+        self._waiting, self._n_waiting, self._slots = [], 0, None
+
+    def _lowered(self, threshold: int, hashes: HashArray) -> int:
+        """The threshold of a kind whose distinct rows have these hashes, in order."""
+        return min(threshold, int(hashes[self.limit])) if len(hashes) > self.limit else threshold
+
+    def _below(self, hashes: HashArray) -> BoolArray:
+        """Whether each row lies below the threshold of its kind."""
+        one_hot, other = self._thresholds
+        below: BoolArray = hashes <= np.uint64(other - 1)
+        if one_hot < HALF:
+            below &= (hashes < np.uint64(one_hot)) | (hashes >= np.uint64(HALF))
+        return below
 
     def _places(self, rows: Rows) -> IntArray:
         """Places of the rows among the settled ones, -1 for unknown rows.
@@ -308,32 +253,24 @@ class RowTable:
         took the slot, it is searched by its whole hash.
         """
         known = self._rows
+        if not len(known):
+            return np.full(len(rows), -1, dtype=np.intp)
         if self._slots is None:
             self._slots = np.full(SLOTS, -1, dtype=np.intp)
             self._slots[known.hashes & np.uint64(SLOTS - 1)] = np.arange(len(known))
-        places: IntArray = self._slots[rows.hashes & np.uint64(SLOTS - 1)]
-        taken = np.flatnonzero(places >= 0)
-        other = taken[~known.equal(places[taken], rows, taken)]
-        places[other] = -1
+        places: IntArray = self._slots.take((rows.hashes & np.uint64(SLOTS - 1)).view(np.int64))
+        same = known.equal(places, rows)  # -1 is some row, too
+        same &= places >= 0
+        if same.all():
+            return places
+        other = np.flatnonzero(~same & (places >= 0))
+        places[~same] = -1
         at = np.searchsorted(known.hashes, rows.hashes[other])
         while len(other):  # once, unless different rows share a hash
-            at_end = at == len(known)
-            same_hash = known.hashes[np.where(at_end, 0, at)] == rows.hashes[other]
-            other, at = other[same_hash & ~at_end], at[same_hash & ~at_end]
-            equal = known.equal(at, rows, other)
+            inside = at < len(known)
+            inside[inside] = known.hashes[at[inside]] == rows.hashes[other[inside]]
+            other, at = other[inside], at[inside]
+            equal = known.equal(at, rows.take(other))
             places[other[equal]] = at[equal]
             other, at = other[~equal], at[~equal] + 1
         return places
-
-
-def _as_rows(
-    hashes: HashArray, predictions: Numbers, labels: LabelArray, weights: FloatArray | None
-) -> Rows:
-    """Rows that occur once each; -0.0 becomes 0.0."""
-    return Rows(
-        hashes,
-        np.add(predictions, 0.0, dtype=np.float64),
-        labels.astype(np.int64),
-        np.ones(len(labels)) if weights is None else weights + 0.0,
-        np.ones(len(labels), dtype=np.int64),
-    )

@@ -8,7 +8,7 @@ from riskalign.data.notions import NOTIONS, Notion
 
 MOST_DISTINCT = 20_000
 MOST_NUMBERS = 4_000_000
-"""The most distinct rows that are kept, and the most numbers in them: 32 MB."""
+"""The most distinct rows of a kind that are kept, and the most numbers in them: 32 MB."""
 
 N_BINS = 15
 """Bins of equal width that the cells of a single problem respect."""
@@ -26,7 +26,7 @@ class Settings:
     ----------
     notion : one of `NOTIONS`
     classes : names of the classes
-    limit : the most distinct rows to keep
+    limit : the most distinct rows to keep of each kind, see `RowTable`
     bits : significant bits of a cell
     """
 

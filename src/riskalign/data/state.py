@@ -49,9 +49,8 @@ class SketchState:
     --------
     >>> import numpy as np
     >>> settings = Settings.of("binary", ("no", "yes"))
-    >>> p = np.array([[0.8, 0.2], [0.3, 0.7], [0.8, 0.2]])
-    >>> a = SketchState(settings).update(p, np.array([0, 1, 0]))
-    >>> b = SketchState(settings).update(np.array([[0.3, 0.7]]), np.array([1]))
+    >>> a = SketchState(settings).update(np.array([0.2, 0.7, 0.2]), np.array([0, 1, 0]))
+    >>> b = SketchState(settings).update(np.array([0.7]), np.array([1]))
     >>> a.merge(b).n_rows, len(a.rows.rows), a.rows.complete
     (4, 2, True)
     """
@@ -74,7 +73,7 @@ class SketchState:
 
         Parameters
         ----------
-        p : (n, K), float32 or float64
+        p : (n, K), float32 or float64; for binary calibration also (n,)
             Valid probabilities; nothing is checked here.
         labels : (n,), integers from 0 to K - 1
         weights : (n,), optional
@@ -168,7 +167,7 @@ class SketchState:
         return part.bins(0)
 
     def losses(self) -> tuple[float, float]:
-        """Mean log loss and Brier score.
+        """Mean log loss and Brier score, NaN without rows.
 
         For binary calibration the Brier score is the mean of (p - y)^2, and both are sums over
         the distinct rows or, where rows were dropped, over cells: then the log loss is too small
@@ -182,7 +181,9 @@ class SketchState:
         if self.rows.complete:
             rows = self.rows.rows
             p, labels, w = rows.predictions[:, 0], rows.labels, rows.counts * rows.weights
-        w = w / w.sum() if len(w) else w
+        if w.sum() == 0:
+            return np.nan, np.nan
+        w = w / w.sum()
         true = np.where(labels == 1, p, 1 - p)
         return float(w @ -floored_log(true)), float(w @ (1 - true) ** 2)
 
@@ -200,7 +201,7 @@ class SketchState:
             "n_rows": self.n_rows,
             "weighted": self.weighted,
             "exponent": self.exponent,
-            "threshold": self.rows.threshold if not self.rows.complete else None,
+            "thresholds": self.rows.thresholds,
         }
         arrays = packing.of_rows(self.rows, self.weighted)
         for name, counts in (("counts", self.counts), ("top", self.top)):

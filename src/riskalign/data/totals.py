@@ -79,6 +79,8 @@ class Totals:
         weights : (n,), optional
             1 for every row if left out.
         """
+        if self.weighted and weights is None:
+            weights = np.ones(len(labels))
         if weights is not None and len(labels):
             self._weigh(exponent_of(weights))
         step = max(1, CHUNK // p.shape[1])
@@ -86,9 +88,8 @@ class Totals:
         for start in range(0, len(labels), step):
             rows = slice(start, start + step)
             losses = _losses(p[rows], labels[rows], squares)
-            if self.weighted:
-                w = np.ones(len(losses[0])) if weights is None else weights[rows]
-                w = in_units(w, self.exponent)
+            if weights is not None:
+                w = in_units(weights[rows], self.exponent)
                 log, brier = (float(w @ each) * 2.0**-UNIT for each in losses)
                 self.sums = self.sums + np.array([w.sum(), log, brier])
             else:

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from riskalign.data.case import Case
 from riskalign.data.notions import Notion
 from riskalign.data.sample import Sample
-from riskalign.equations.arrays import FloatArray, IntArray
+from riskalign.equations.arrays import FloatArray, IntArray, LabelArray, row_dot
 from riskalign.equations.kernels import Kernel
+from riskalign.equations.problem import Problem
+from riskalign.equations.simplex import onto_simplex
 from riskalign.inference.null import draw_labels, one_per_row
-from riskalign.inference.test_statistics import Statistic, Statistics
+from riskalign.inference.test_statistics import NodeStatistic, terms_of
 from riskalign.progress import track
+from riskalign.smoothing import TINY, Smoother, Tuning, choose_smoother
+from riskalign.smoothing.grid import GridSmoother
 from riskalign.smoothing.threads import ordered_map
 
 __test__: dict[str, str] = {}  # no tests, though files of this name are looked through for them
@@ -128,10 +132,81 @@ def one_per_sample(sample: Sample, seed: int) -> Sample:
     if ends[-1] <= most:
         rows = np.repeat(np.arange(len(counts)), counts)
     else:
-        generator = np.random.default_rng(seed)
+        generator = np.random.default_rng([seed, 0, 1])  # not one of `sums_of_sets`
         chosen = generator.choice(ends[-1], most, replace=False, shuffle=False)
         rows = np.searchsorted(ends, np.sort(chosen), side="right")
     return one_per_row(sample.take(rows))
+
+
+class Statistic(Protocol):
+    """The statistic of one problem."""
+
+    def sums(self, outcomes: LabelArray) -> FloatArray:
+        """Of label sets ``(n, B)`` at every bandwidth, ``(C, B)``."""
+
+
+@dataclass(frozen=True)
+class RowStatistic:
+    """The statistic of any problem, row by row: the sum of w_i <y_i - f_i, l(f_i) - l(R_i)>.
+
+    Attributes
+    ----------
+    number : of the problem in the smoother's group
+    """
+
+    number: int
+    problem: Problem
+    smoother: Smoother
+    tunings: Sequence[Tuning]
+
+    def sums(self, outcomes: LabelArray) -> FloatArray:
+        """See `Statistic`."""
+        f = self.problem.predictions
+        if self.problem.one_dimensional:
+            residuals = outcomes - f[:, None]
+        else:
+            y = outcomes[:, :, None] == np.arange(f.shape[1])  # (n, B, K)
+            residuals = (y - f[:, None]).reshape(len(f), -1)
+        averages = self.smoother.averages({self.number: residuals}, self.tunings)
+        terms = (self._terms(outcomes, residuals, each[self.number]) for each in averages)
+        return np.stack([self.problem.weights @ each for each in terms])
+
+    def _terms(
+        self, outcomes: LabelArray, residuals: FloatArray, smoothed: FloatArray
+    ) -> FloatArray:
+        """Of all sets, ``(n, B)``, from residuals and smoothed residuals ``(n, B d)``."""
+        loss, f = self.problem.loss, self.problem.predictions
+        if self.problem.one_dimensional:
+            return terms_of(loss, f[:, None], outcomes, f[:, None] + smoothed)
+        start = np.repeat(f, outcomes.shape[1], axis=0)  # (n B, K)
+        R = onto_simplex(start, smoothed.reshape(start.shape))
+        gains = loss(start) - loss(R)
+        return row_dot(residuals.reshape(start.shape), gains).reshape(outcomes.shape)
+
+
+class Statistics:
+    """The statistics of all problems.
+
+    Attributes
+    ----------
+    workers : threads that may ask for sums at once; None for one on each core
+    """
+
+    def __init__(
+        self, problems: Sequence[Problem], kernel: Kernel, engine: str, bandwidths: Sequence[float]
+    ) -> None:
+        self.problems = problems
+        self._kernel, self._bandwidths = kernel, bandwidths
+        self._smoother = choose_smoother(problems, kernel, engine, small=TINY)
+        self._on_nodes = isinstance(self._smoother, GridSmoother)
+        self.workers = None if self._on_nodes else 1  # row by row, the smoother has threads
+
+    def of(self, k: int) -> Statistic:
+        """The statistic of problem k."""
+        if self._on_nodes:
+            return NodeStatistic(self.problems[k], self._kernel, self._bandwidths)
+        tunings = [Tuning(h) for h in self._bandwidths]
+        return RowStatistic(k, self.problems[k], self._smoother, tunings)
 
 
 def sums_of_sets(

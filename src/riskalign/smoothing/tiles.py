@@ -260,6 +260,8 @@ class Centres:
         """
         if family.bias.dtype == self._dtype:
             bound = min(step.power * lowest + step.least_tilt for step in family.steps)
+            if self._squares:  # those of weights must not vanish either
+                bound *= 2
             if bound >= SMALLEST[self._dtype.itemsize]:
                 return scores, lowest
         largest = scores.max(axis=1)
