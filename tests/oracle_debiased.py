@@ -412,7 +412,10 @@ def weighted_tunings(problem, weights, loss, start, kernel, candidates, temperin
 
 
 def own_weights(evidence, scale, losses, own_share):
-    """omega_c of one row: proportional to exp(evidence_c + own_share scale l_c)."""
+    """omega_c of one row: proportional to exp(evidence_c + own_share scale l_c).
+
+    l_c is what the row adds to the losses of the tuning, its weight included.
+    """
     return softmax([e + own_share * scale * x for e, x in zip(evidence, losses, strict=True)])
 
 
@@ -430,7 +433,8 @@ def debiased(
     result = []
     for i, f in enumerate(points):
         each = [rows[i] for rows in by_tuning]
-        omega = own_weights(evidence, scale, [row["left_out"] for row in each], own_share)
+        own = [weights[i] * row["left_out"] for row in each]
+        omega = own_weights(evidence, scale, own, own_share)
         mean = {
             name: dot(omega, [row[name] for row in each])
             for name in ("terms", "risk", "plugin", "left_out", "variance_removed")

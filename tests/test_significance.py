@@ -68,16 +68,16 @@ def counted(p, y):
 
 @pytest.mark.parametrize("most", [200_000, 100])
 def test_size_is_exact_for_rows_of_several_samples(most, monkeypatch):
-    """Tenths: hundreds of samples in 22 rows; all of them, and a part."""
+    """At 10%, 200 data sets of tenths, in 20 rows: all samples, and a part of them."""
     monkeypatch.setattr(module, "MOST", most)
     generator = np.random.default_rng(0)
     p_values = []
-    for seed in range(400):
-        p = generator.integers(0, 11, 400) / 10
-        y = (generator.random(400) < p).astype(float)
+    for seed in range(200):
+        p = generator.integers(0, 11, 300) / 10
+        y = (generator.random(300) < p).astype(float)
         case = Case.of(counted(p, y), BINARY, L2)
-        test = tested(case, KERNELS["dirichlet"], "auto", 19, seed, False)
-        assert test.n_samples == min(400, most)
+        test = tested(case, KERNELS["dirichlet"], "grid", 19, seed, False)
+        assert test.n_samples == min(300, most)
         p_values.append(test.p_value)
     assert rejections_are_as_many_as_stated(p_values, 0.1)
 
@@ -120,7 +120,7 @@ def confident(n, generator):
 def test_sums_over_nodes_are_those_over_rows(family, weights, kernel, loss):
     """Limits in standard deviations over label sets, on average and at most.
 
-    Where R is not clipped (predictions of a top label, tenths) both agree to 1e-4 and better.
+    Predictions of a top label are far from 0 and 1, so that R is hardly ever clipped.
     """
     generator = np.random.default_rng(0)
     n, n_sets = 700, 60
@@ -139,9 +139,9 @@ def test_sums_over_nodes_are_those_over_rows(family, weights, kernel, loss):
         statistics_of_drawn_sets(problem, kernel, engine, outcomes) for engine in ("exact", "grid")
     )
     error = np.abs(nodes - rows)
-    mean, most = {"l2": (1e-3, 1e-2), "kl": (1e-2, 0.1), "spherical": (1e-3, 1e-2)}[loss.name]
-    if family in ("top", "tenths"):
-        mean, most = mean / 10, most / 10
+    mean, most = (1e-2, 0.1) if loss.name == "kl" else (1e-3, 1e-2)
+    if family == "top":
+        mean, most = 1e-5, 1e-4
     assert np.sqrt(np.mean(error**2, axis=1)).max() < mean
     assert error.max() < most
 
@@ -190,7 +190,7 @@ def test_equal_label_sets_are_ties():
     p = np.repeat([0.0, 1.0], 40)
     assert ra.calibration_test(p.astype(int), p, n_draws=19).p_value == 1.0
     assert ra.calibration_test(p.astype(int), p, n_draws=19, engine="grid").p_value == 1.0
-    wrong = ra.calibration_test(np.r_[1, p[1:].astype(int)], p, n_draws=19)
+    wrong = ra.calibration_test(np.r_[1, 1, p[2:].astype(int)], p, n_draws=19)
     assert wrong.p_value == 0.05
 
 

@@ -18,7 +18,7 @@ from riskalign.bandwidth.search import (
 from riskalign.data.case import Case
 from riskalign.data.settings import Settings
 from riskalign.data.state import SketchState
-from riskalign.data.validation import as_sample, one_of
+from riskalign.data.validation import as_sample, check_shares, one_of
 from riskalign.equations.kernels import KERNELS
 from riskalign.equations.losses import ProperLoss
 from riskalign.estimate import error_of
@@ -89,6 +89,8 @@ class CalibrationSketch:
             )
         if exact_limit is not None and (not isinstance(exact_limit, int) or exact_limit < 0):
             raise ValueError(f"`exact_limit` must be a number of rows; found {exact_limit!r}.")
+        if bits is not None and not isinstance(bits, int):
+            raise ValueError(f"`bits` must lie between 4 and 16; found {bits!r}.")
         asked = notion_of(notion, len(names))
         self._state = SketchState(Settings.of(asked.name, names, exact_limit, bits))
 
@@ -217,14 +219,18 @@ class CalibrationSketch:
             )
         asked = loss_of(loss, self._state.notion, len(self.classes))
         case = Case.of_state(self._state, asked)
-        if notion is None or notion == self.notion:
-            return case
         if notion == "top-label" and self._state.notion.whole_rows:
-            return case.of_top_label()
-        raise ValueError(
-            f"`notion={notion!r}` cannot be asked of a {self.notion!r} sketch. Make the sketch "
-            f"with notion={notion!r}."
-        )
+            case = case.of_top_label()
+        elif notion is not None and notion != self.notion:
+            raise ValueError(
+                f"`notion={notion!r}` cannot be asked of a {self.notion!r} sketch. Make the sketch "
+                f"with notion={notion!r}."
+            )
+        if case.notion.joint:
+            _check_rows(case)
+        weights, units = case.problems[0].weights, case.problems[0].units
+        check_shares((weights / units).sum(), weights.sum(), units.max(initial=0.0))
+        return case
 
     def calibration_error(
         self,
@@ -314,7 +320,9 @@ class CalibrationSketch:
         """
         check_draws(n_draws)
         chosen = KERNELS[one_of("kernel", kernel, KERNELS)]
-        return tested(self.case(loss), chosen, "auto", n_draws, seed, progress)
+        case = self.case(loss)
+        _check_rows(case)
+        return tested(case, chosen, "auto", n_draws, seed, progress)
 
     @property
     def scores(self) -> dict[str, float]:
@@ -338,6 +346,15 @@ class CalibrationSketch:
             "brier": brier,
             "ece": float(np.abs(predicted - came).sum() / mass.sum()),
         }
+
+
+def _check_rows(case: Case) -> None:
+    """Refuse questions about rows where a sketch holds none."""
+    if not len(case.sample.labels):
+        raise ValueError(
+            "Canonical errors and the test need rows, and this sketch holds none: it was made with "
+            "exact_limit=0. Make it with a larger one."
+        )
 
 
 def calibration_error_of_batches(

@@ -286,7 +286,7 @@ class TestExitCodes:
         def crash(*_, **__):
             raise ZeroDivisionError("float division\nby zero")
 
-        monkeypatch.setattr("riskalign.summary.calibration_error", crash)
+        monkeypatch.setattr("riskalign.sketch.error_of", crash)
         code, out, err = run("report", file, "--fail-above", "0", *debug)
         assert (code, out) == (3, "")
         trace, line = err.splitlines()[:-1], err.splitlines()[-1]
@@ -311,7 +311,7 @@ class TestExitCodes:
     )
     def test_errors_of_others_are_not_the_user_s(self, run, file, monkeypatch, crash, expected):
         """The same types as errors about input have, but no check of ours raised them."""
-        monkeypatch.setattr("riskalign.summary.calibration_error", crash)
+        monkeypatch.setattr("riskalign.sketch.error_of", crash)
         code, _, err = run("report", file, *FAST)
         assert (code, err.count("\n")) == (3, 1)
         assert err.startswith(f"riskalign: internal error: {expected}: ")
@@ -471,9 +471,13 @@ class TestPlot:
         (band,) = ax.collections
         assert np.isfinite(band.get_paths()[0].vertices).all()
 
-    def test_batches_are_one_picture(self, run, three, file, tmp_path, pictures, monkeypatch):
+    def test_batches_are_one_picture(self, run, three, tmp_path, pictures, monkeypatch):
+        file = tmp_path / "rows.csv"
+        rows = zip(three.y_true.tolist(), three.y_prob.tolist(), strict=True)
+        lines = [",".join(map(str, (y, *p))) for y, p in rows]
+        file.write_text("\n".join(["label,p_0,p_1,p_2", *lines]) + "\n")
         assert run("plot", file, "-o", tmp_path / "whole.png")[0] == 0
-        monkeypatch.setattr("riskalign.gathering.CELLS", 90)
+        monkeypatch.setattr("riskalign.data.files.tables.BATCH", 30)
         assert run("plot", file, "-o", tmp_path / "parts.png")[0] == 0
         assert (tmp_path / "whole.png").read_bytes() == (tmp_path / "parts.png").read_bytes()
 

@@ -2,14 +2,15 @@
 
 import numpy as np
 import pytest
-from riskalign.bandwidth.coordinates import KEPT_SHARE, squared_weights
 from scipy.special import gammaln
 
 import riskalign as ra
 from riskalign.equations.kernels import DIRICHLET, RBF
 from riskalign.equations.losses import LOSSES
 from riskalign.equations.problem import Problem
+from riskalign.equations.simplex import KEPT_SHARE
 from riskalign.equations.starts import STARTS
+from riskalign.smoothing import Tuning, choose_smoother
 
 LOSS_NAMES = ["l2", "kl", "ranked"]
 SPHERICAL = ra.ProperLoss("spherical", lambda f: 1 - f / np.linalg.norm(f, axis=1, keepdims=True))
@@ -88,7 +89,7 @@ def test_squared_weights_of_both_engines(kernel, engine):
     data = ra.datasets.peaked(300, 2, seed=3)
     weights = np.random.default_rng(0).uniform(0.5, 2, 300)
     problem = Problem("p", data.y_prob[:, 1], data.y_true, weights, LOSSES["l2"].binary)
-    (got,) = squared_weights([problem], [(0, 0.01)], kernel, engine)
+    got = choose_smoother([problem], kernel, engine).squares([0], Tuning(0.01))[0]
     f = problem.points
     scores = kernel.scale(0.01) * kernel.queries(f) @ f.T + kernel.key_bias(f, 0.01)
     np.fill_diagonal(scores, -np.inf)

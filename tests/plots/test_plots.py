@@ -88,11 +88,11 @@ def curves(ax):
     return [line for line in ax.lines if line.get_gid() == GID]
 
 
-def test_the_curve_is_that_of_reliability_curve():
+def test_the_curve_is_the_one_behind_the_error():
     y, p = binary()
     (line,) = curves(ra.plots.reliability_diagram(y, p))
     x, R = line.get_data()
-    curve = ra.reliability_curve(y, p, grid=x, estimator="debiased")
+    curve = ra.calibration_error(y, p).reliability_curve(x)
     shown = np.isfinite(R)
     assert shown.mean() > 0.8
     np.testing.assert_allclose(R[shown], curve.conditional[shown])

@@ -194,7 +194,7 @@ class TestKinds:
         confidence = rng.uniform(0.1, 1, 300)
         right = (rng.random(300) < confidence).astype(int)
         summary = summarize(right, confidence, top_label=True)
-        assert summary.accuracy == right.mean()
+        assert summary.accuracy == pytest.approx(right.mean())
         assert summary.mean_confidence == pytest.approx(confidence.mean())
         gap = summary.mean_confidence - summary.accuracy
         assert summary.result.overconfidence.gap == pytest.approx(gap)

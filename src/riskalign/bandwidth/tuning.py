@@ -124,7 +124,7 @@ class WeightedTunings:
         return self.tunings[int(np.argmax(self.evidence))]
 
     def own_weights(self, losses: FloatArray) -> FloatArray:
-        """omega_ci, ``(C, n)``, from the rows' own leave-one-out losses ``(C, n)``."""
+        """omega_ci, ``(C, n)``, from what a sample of each row adds to the losses, ``(C, n)``."""
         logits = self.evidence[:, None] + OWN_SHARE * self.scale * losses
         weights: FloatArray = np.exp(logits - logsumexp(logits, axis=0))
         return weights

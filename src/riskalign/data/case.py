@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from riskalign.data.counts import Atoms
-from riskalign.data.distinct import Rows
+from riskalign.data.distinct import Rows, row_hashes
 from riskalign.data.notions import TOP_LABEL, Notion
 from riskalign.data.rows import RowTable
 from riskalign.data.sample import Sample
@@ -92,8 +92,10 @@ class Case:
         predictions, labels = self.state.notion.reduce(rows.probabilities, rows.labels)
         predictions = Problem.free(predictions.astype(np.float64))
         found = self.state.rows.find(predictions, labels, rows.weights)
-        kept = self.state.rows.rows.weights > 0  # rows without weight are not in the sample
-        return np.where(kept, np.cumsum(kept) - 1, -1)[found]
+        kept = _kept(self.state.rows.rows)
+        places = np.full(len(self.state.rows.rows), -1)
+        places[kept] = np.arange(len(kept))
+        return places[found]
 
     @classmethod
     def of(cls, sample: Sample, notion: Notion, loss: ProperLoss) -> Case:
@@ -115,15 +117,24 @@ def _sample_of_rows(rows: Rows, inclusion: FloatArray | float, classes: tuple[st
     f = rows.predictions
     # A row stands for others that the table does not hold: so does each of its samples.
     units = in_units(rows.weights, exponent_of(rows.weights)) / inclusion
-    used = np.flatnonzero(units > 0)
-    weights = units * rows.counts
+    weights, kept = units * rows.counts, _kept(rows)
     return Sample(
-        (on_simplex(f[:, 0]) if f.shape[1] == 1 else f)[used],
-        rows.labels[used].astype(np.intp),
-        weights[used],
+        (on_simplex(f[:, 0]) if f.shape[1] == 1 else f)[kept],
+        rows.labels[kept].astype(np.intp),
+        weights[kept],
         classes,
-        units[used],
+        units[kept],
     )
+
+
+def _kept(rows: Rows) -> IntArray:
+    """The rows that have weight, in an order that the scale of the weights does not change."""
+    kept = np.flatnonzero(in_units(rows.weights, exponent_of(rows.weights)) > 0)
+    if (rows.weights == 1).all():
+        return kept
+    some = rows.take(kept)
+    without_weights = row_hashes(some.predictions, some.labels, None)
+    return kept[np.lexsort((some.weights, without_weights))]
 
 
 def _of_cells(problem: Problem, atoms: Atoms) -> Problem:

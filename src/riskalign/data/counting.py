@@ -166,8 +166,10 @@ class _Counter:
         codes, offsets = self.codes[:n, :width], self.offsets[:n, :width]
         for start in range(0, n, self.step):
             rows = slice(start, min(start + self.step, n))
-            x = self.p[: rows.stop - start, :width]
-            np.copyto(x, p[rows])  # float64, and side by side
+            x = p[rows]
+            if x.dtype != np.float64 or not x.flags.c_contiguous:
+                x = self.p[: len(x), :width]
+                np.copyto(x, p[rows])
             room = self.room.part(len(x), width)
             slots, offset = self.cells.encode(x, room)
             np.copyto(offsets[rows], offset)

@@ -2,9 +2,12 @@ r"""A stable 64-bit hash of rows of numbers.
 
 The hash of a row depends on the values of its numbers alone: not on the machine, its byte
 order, the order of rows, or whether the numbers came as float32 or float64. With u_j the bits
-of prediction j as a float64 (and 0 for both zeros), y the label and v the bits of the weight,
+of prediction j as a float64 (and 0 for both zeros), y the label, v the bits of the weight and
+v_1 those of the weight 1,
 
-.. math:: S = \sum_j a_j z(u_j) + b\,y + c\,z(v), \qquad z(u) = u \oplus (u \gg 32),
+.. math::
+
+    S = \sum_j a_j z(u_j) + b\,y + c\,(z(v) - z(v_1)), \qquad z(u) = u \oplus (u \gg 32),
 
 in arithmetic modulo 2^64, and the hash is the finaliser of splitmix64 applied to S. Folding the
 upper half of u onto its lower half matters because round numbers, and all float32 numbers, end
@@ -115,7 +118,7 @@ def hash_rows(
     step = min(max(n, 1), max(1, CHUNK // max(width, 1)))
     matrix, column = np.empty((step, width)), np.empty(step)
     spare_matrix, spare = np.empty((step, width), np.uint64), np.empty(step, np.uint64)
-    of_ones = _folded(np.ones(1), np.empty(1), np.empty(1, np.uint64)) * _OF_WEIGHT  # (1,)
+    of_one = _folded(np.ones(1), np.empty(1), np.empty(1, np.uint64))  # (1,)
     hashes = np.empty(n, dtype=np.uint64)
     for start in range(0, n, step):
         sums = hashes[start : start + step]  # a view: what is done to it is kept
@@ -128,10 +131,10 @@ def hash_rows(
         sums += np.multiply(
             labels[rows], _OF_LABEL, out=spare[:m], dtype=np.uint64, casting="unsafe"
         )
-        if weights is None:
-            sums += of_ones
-        else:
-            folded = _folded(weights[rows], column[:m], spare[:m])
-            sums += np.multiply(folded, _OF_WEIGHT, out=folded)
+        if weights is not None:
+            z = _folded(weights[rows], column[:m], spare[:m])
+            z -= of_one
+            z *= _OF_WEIGHT
+            sums += z
         mix(sums, spare[:m])
     return hashes

@@ -175,17 +175,30 @@ def _check_weights(weights: FloatArray, fewest: int) -> None:
         )
     if fewest < 2:
         return
-    if np.count_nonzero(weights) < 2:
-        raise ValueError(
-            "`sample_weight` must be positive for at least two samples (each is estimated from "
-            f"the others); found {np.count_nonzero(weights)}."
-        )
     heaviest = int(np.argmax(weights))
     shares = in_units(weights, exponent_of(weights))  # their sum stays finite
-    if np.delete(shares, heaviest).sum() < OUTWEIGHED * shares[heaviest]:
+    found = f"; row {heaviest} outweighs them with {weights[heaviest]:.3g}"
+    check_shares(np.count_nonzero(weights), shares.sum(), shares[heaviest], found)
+
+
+def check_shares(n_positive: float, total: float, heaviest: float, found: str = "") -> None:
+    """Refuse weights that leave a sample nothing to be estimated from.
+
+    Parameters
+    ----------
+    n_positive : number of samples that have weight
+    total, heaviest : sum and maximum of the weights of samples
+    found : which sample is the heaviest, for the message
+    """
+    if round(n_positive) < 2:
+        raise ValueError(
+            "`sample_weight` must be positive for at least two samples (each is estimated from "
+            f"the others); found {round(n_positive)}."
+        )
+    if total - heaviest < OUTWEIGHED * heaviest:
         raise ValueError(
             "`sample_weight` must leave the others some part of the total (1e-12, what float64 "
-            f"resolves); row {heaviest} outweighs them with {weights[heaviest]:.3g}. Cap it."
+            f"resolves){found}. Cap it."
         )
 
 

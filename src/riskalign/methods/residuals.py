@@ -259,7 +259,8 @@ def terms_of(started: Started, smoothed: FloatArray, s: FloatArray) -> Terms:
 
 def _averaged(problem: Problem, weighted: WeightedTunings, parts: Sequence[Terms]) -> Debiased:
     """The terms of all tunings, averaged by the weights that each row gives them."""
-    weights = weighted.own_weights(np.stack([part.left_out for part in parts]))  # (C, n)
+    own_losses = problem.units * np.stack([part.left_out for part in parts])  # (C, n)
+    weights = weighted.own_weights(own_losses)
     loss_f = problem.loss(problem.points)  # (n, K)
     risk = risk_of(problem.loss, problem.labels, problem.points)
     totals = {name: np.zeros(len(risk)) for name in ("refinement", "left_out", "plugin")}

@@ -24,6 +24,10 @@ FEW = 5
 """Samples below which a place counts as empty: those within the kernel's width, and those that
 share the average."""
 
+NEAR = 0.1
+"""The share of the widest bandwidth within whose width a prediction must lie: wider kernels see
+across gaps."""
+
 POINTS = 201
 """Points of a curve."""
 
@@ -98,7 +102,11 @@ class Diagram:
         )
         bands = curve.band(confidence)
         kernel = KERNELS[options.get("kernel", DIRICHLET.name)]
-        empty = np.minimum(curve.effective_samples, _within_reach(problem, curve, kernel)) < FEW
+        h = float(np.max(curve.bandwidth))  # one number
+        narrow = min(h, NEAR * kernel.bandwidth_range(2)[1])
+        within = _within_reach(problem, curve, kernel, h)
+        empty = np.minimum(curve.effective_samples, within) < FEW
+        empty |= _within_reach(problem, curve, kernel, narrow) < 1
         R, low, high = (np.where(empty, np.nan, v) for v in (curve.conditional, *bands))
         counts, _ = np.histogram(np.clip(p, edges[0], edges[-1]), edges, weights=problem.weights)
         shares = counts / problem.weights.sum()
@@ -125,17 +133,19 @@ class Diagram:
         return self.shown & ~padded[:-2] & ~padded[2:]
 
 
-def _within_reach(problem: Problem, curve: ReliabilityCurve, kernel: Kernel) -> FloatArray:
-    """Samples within one kernel width of each point of the curve.
+def _within_reach(
+    problem: Problem, curve: ReliabilityCurve, kernel: Kernel, h: float
+) -> FloatArray:
+    """Samples within one width of the kernel of bandwidth h of each point of the curve.
 
     The tails of a wide kernel reach across gaps: a count tells a gap from a place that has
     predictions, the sum of weights does not.
     """
-    h, tau = np.max(curve.bandwidth), np.max(curve.flattening)  # one number each
+    tau = float(np.max(curve.flattening))  # one number
 
     def position(p: FloatArray) -> FloatArray:
-        coordinates = tempered(on_simplex(p), float(tau))[:, 1]
-        return kernel.coordinate(np.clip(coordinates, FLOOR, 1 - FLOOR), float(h))
+        coordinates = tempered(on_simplex(p), tau)[:, 1]
+        return kernel.coordinate(np.clip(coordinates, FLOOR, 1 - FLOOR), h)
 
     order = np.argsort(problem.predictions)
     placed, weights = position(problem.predictions[order]), problem.weights[order]

@@ -50,10 +50,11 @@ def reliability_diagram(
 ) -> Axes:
     """Draw the estimate of E[y | f] against f, with the band that chance allows it.
 
-    The curve is R = f + smoothed residuals at the risk-aligned bandwidth; on the diagonal,
-    what is predicted comes true. The band is pointwise, Wilson's interval for the number of
-    effective samples (see `ReliabilityCurve.band`). Nothing is drawn where fewer than five
-    samples lie within the kernel's width. Below, the distribution of the predictions.
+    The curve is the R behind the default calibration error; on the diagonal, what is predicted
+    comes true. The band is pointwise, Wilson's interval for the number of effective samples
+    (see `ReliabilityCurve.band`). Nothing is drawn in gaps between the predictions, and where
+    fewer than five samples lie within the kernel's width. Below, the distribution of the
+    predictions.
 
     Drawn on the same Axes again, another model's curve is added.
 
