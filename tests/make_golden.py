@@ -26,7 +26,6 @@ import numpy as np
 
 import riskalign as ra
 from riskalign.cli import main as command_line
-from riskalign.streaming import calibration_error_of_batches
 
 FILE = Path(__file__).with_name("golden.json")
 
@@ -59,6 +58,11 @@ class Data:
     losses: Losses = LOSSES
 
     @property
+    def unit(self) -> float:
+        """The power of two in which weights are summed: the largest up to the heaviest."""
+        return 1.0 if self.weights is None else 2.0 ** np.floor(np.log2(self.weights.max()))
+
+    @property
     def notions(self) -> tuple[str, ...]:
         binary = self.p.ndim == 1 or self.p.shape[1] == 2
         return (("binary",) if binary else ()) + ("top-label", "classwise", "canonical")
@@ -80,11 +84,7 @@ def zeros_and_ones() -> Data:
 
 
 def tenths() -> Data:
-    """Heavy ties: ten different predictions, in tenths.
-
-    They have ten different lengths: rounding would decide between equal ones, because rows are
-    dealt into folds in the order of their lengths.
-    """
+    """Heavy ties: ten different predictions, in tenths."""
     random = np.random.default_rng(4)
     some = [[7, 2, 1], [1, 6, 3], [5, 5, 0], [0, 0, 10], [9, 1, 0]]
     more = [[0, 2, 8], [6, 0, 4], [5, 1, 4], [2, 5, 3], [8, 1, 1]]
@@ -269,7 +269,7 @@ def criteria(data: Data) -> Entries:
                     candidates=candidates,
                     sample_weight=data.weights,
                 )
-                least = [curve.objective.min() for curve in found.curves]
+                least = [curve.objective.min() * data.unit for curve in found.curves]
                 answer = {"value": found.value, "least": least, "at_edge": found.at_edge}
                 yield f"{notion}/{loss}/{criterion}/{name}", plain(answer)
 
@@ -294,7 +294,7 @@ def interval(data: Data) -> Entries:
 
 
 def default(data: Data) -> Entries:
-    """The default estimator with its interval: bandwidth and coordinates by folds."""
+    """The default estimator with its interval: candidates are weighted by their risk."""
     for notion, loss in questions(data):
         result = error_of(data, notion, loss, confidence=LEVEL)
         yield f"{notion}/{loss}", error_numbers(result)
@@ -390,7 +390,7 @@ def batches(data: Data) -> Entries:
             continue
         for name, options in asked.items():
             rows = [(data.y[cut], data.p[cut]) for cut in cuts]
-            result = calibration_error_of_batches(rows, notion=notion, loss=loss, **options)
+            result = ra.calibration_error_of_batches(rows, notion=notion, loss=loss, **options)
             yield f"{notion}/{loss}/{name}", error_numbers(result)
 
 

@@ -1,9 +1,14 @@
-"""What users may say: a loss of their own is checked before it is used."""
+"""What users may say: a loss of their own is checked, and defaults are the same everywhere."""
+
+import json
 
 import numpy as np
 import pytest
+from cases import ordinary
 
 import riskalign as ra
+from riskalign.cli import main
+from riskalign.report.summary import summarize
 
 Y, F = [0, 1, 2, 0], np.full((4, 3), 1 / 3)
 
@@ -28,3 +33,74 @@ def test_a_logarithm_without_a_floor_is_told_what_to_do():
 
     with pytest.raises(ValueError, match=r"Floor what a logarithm"):
         ra.calibration_error(Y, F, loss=ra.ProperLoss("bare", bare_log))
+
+
+class Predicted:
+    """A fitted classifier that answers with given probabilities."""
+
+    def __init__(self, p):
+        self.p, self.classes_ = p, np.arange(p.shape[1])
+
+    def predict_proba(self, X):
+        return self.p
+
+
+def notions_by_door(y, p, directory):
+    """The notion by default, or a sign of it, of every way in."""
+    options = {"bandwidth": 0.1}
+    yield "calibration_error", ra.calibration_error(y, p, **options).notion
+    yield "calibration_test", ra.calibration_test(y, p, n_draws=9).notion
+    yield "compare", ra.compare(y, p, p[::-1]).notion
+    sketch = ra.CalibrationSketch(classes=None if p.ndim == 1 else p.shape[1])
+    yield "CalibrationSketch", sketch.update(y, p).calibration_error(**options).notion
+    yield (
+        "calibration_error_of_batches",
+        ra.calibration_error_of_batches([(y, p)], **options).notion,
+    )
+    yield "summarize", summarize(y, p).result.notion
+    table, answer = directory / "rows.csv", directory / "answer.json"
+    names = ["p"] if p.ndim == 1 else [f"p_{k}" for k in range(p.shape[1])]
+    rows = zip(y.tolist(), p.reshape(len(y), -1).tolist(), strict=True)
+    lines = [",".join(map(str, (label, *row))) for label, row in rows]
+    table.write_text("\n".join([",".join(["label", *names]), *lines]) + "\n")
+    assert main(["report", str(table), "--draws", "0", "--json", str(answer)]) == 0
+    yield "riskalign report", json.loads(answer.read_text())["notion"]
+    assert main(["compare", str(table), str(table), "--json", str(answer)]) == 0
+    yield "riskalign compare", json.loads(answer.read_text())["notion"]
+
+
+@pytest.mark.parametrize(
+    ("n_classes", "form", "expected"),
+    [(2, "one", "binary"), (2, "two", "binary"), (3, "all", "classwise")],
+)
+def test_all_doors_agree_on_the_notion(n_classes, form, expected, tmp_path):
+    case = ordinary(40, n_classes)
+    y, p = case.y, case.f[:, 1] if form == "one" else case.f
+    found = dict(notions_by_door(y, p, tmp_path))
+    assert found == dict.fromkeys(found, expected)
+
+
+def test_results_of_two_columns_have_the_shapes_of_one_probability():
+    case = ordinary(40, 2)
+    y, f = case.y, case.f
+    assert np.shape(ra.select_bandwidth(y, f).value) == ()
+    assert ra.reliability_curve(y, f, bandwidth=0.1, grid=7).conditional.shape == (7,)
+    sketch = ra.CalibrationSketch(classes=2).update(y, f)
+    assert sketch.reliability_curve(grid=7).conditional.shape == (7,)
+    assert np.shape(sketch.select_bandwidth().value) == ()
+    whole = ra.calibration_error(y, f)
+    assert whole.value == ra.calibration_error(y, f[:, 1]).value
+    assert whole.conditional.shape == (40,)
+    score = ra.calibration_scorer()(Predicted(f), np.zeros((40, 1)), y)
+    assert score == -whole.value
+    more = ordinary(40, 3)
+    score = ra.calibration_scorer()(Predicted(more.f), np.zeros((40, 1)), more.y)
+    assert score == -ra.calibration_error(more.y, more.f, notion="classwise").value
+
+
+def test_pictures_of_two_columns_are_of_the_second():
+    case = ordinary(60, 2)
+    pictures = [ra.plots.reliability_diagram(case.y, p) for p in (case.f, case.f[:, 1])]
+    one, two = (ax.lines[0].get_ydata() for ax in pictures)
+    np.testing.assert_array_equal(one, two)
+    assert pictures[0].get_xlabel() == "predicted probability of class 1"

@@ -53,7 +53,7 @@ def test_size_is_exact_on_nodes():
     p_values = []
     for seed in range(200):
         data = ra.datasets.calibrated(200, 3, seed=1000 + seed)
-        test = ra.calibration_test(data.y_true, data.y_prob, n_draws=99, seed=seed, engine="grid")
+        test = ra.calibration_test(data.y_true, data.y_prob, n_draws=39, seed=seed, engine="grid")
         p_values.append(test.p_value)
     assert rejections_are_as_many_as_stated(p_values, 0.05)
 
@@ -120,7 +120,7 @@ def confident(n, generator):
 def test_sums_over_nodes_are_those_over_rows(family, weights, kernel, loss):
     """Limits in standard deviations over label sets, on average and at most.
 
-    Predictions of a top label are far from 0 and 1, so that R is hardly ever clipped.
+    Predictions of a top label are far from 0, so that R is rarely clipped.
     """
     generator = np.random.default_rng(0)
     n, n_sets = 700, 60
@@ -139,9 +139,9 @@ def test_sums_over_nodes_are_those_over_rows(family, weights, kernel, loss):
         statistics_of_drawn_sets(problem, kernel, engine, outcomes) for engine in ("exact", "grid")
     )
     error = np.abs(nodes - rows)
-    mean, most = (1e-2, 0.1) if loss.name == "kl" else (1e-3, 1e-2)
+    mean, most = (2e-2, 0.2) if loss.name == "kl" else (1e-3, 1e-2)
     if family == "top":
-        mean, most = 1e-5, 1e-4
+        mean, most = mean / 10, most / 10
     assert np.sqrt(np.mean(error**2, axis=1)).max() < mean
     assert error.max() < most
 

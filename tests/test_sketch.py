@@ -614,7 +614,7 @@ class TestErrors:
             sketch.update([0, 1], [0.5, 0.5])
         assert sketch.n_samples == 0
         batches = [([0, 1], np.full((2, 2), 0.5)), ([0, 1], np.full((2, 4), 0.25))]
-        with pytest.raises(ValueError, match="In the rows from 2 on: .*2 classes; found 4"):
+        with pytest.raises(ValueError, match=r"In the rows from 2 on: .*2 classes; found 4"):
             ra.calibration_error_of_batches(batches)
 
     @pytest.mark.parametrize("classes", [1, 0, -3, [], ["a"], ["a", "a"], [1, "1"]])
@@ -667,7 +667,7 @@ class TestErrors:
             ([0, 1], [0.2, 0.3], [1.0, -1.0]),
             ([0, 1], [0.2, 0.3], [1.0, np.inf]),
         ):
-            with pytest.raises(ValueError, match="y_prob|y_true|sample_weight"):
+            with pytest.raises(ValueError, match=r"y_prob|y_true|sample_weight"):
                 sketch.update(y, p, sample_weight=weights)
         assert sketch.to_bytes() == before
 

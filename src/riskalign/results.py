@@ -234,7 +234,15 @@ class CalibrationResult:
         return vars(self) | {"rows": None, "curve": None, "conditional": self.conditional}
 
     def without_rows(self) -> CalibrationResult:
-        """The result without `conditional`."""
+        """The result without `conditional`.
+
+        Examples
+        --------
+        >>> import riskalign as ra
+        >>> result = ra.calibration_error([0, 1, 1], [0.2, 0.6, 0.9])
+        >>> result.conditional.shape, result.without_rows().conditional
+        ((3,), None)
+        """
         return replace(self, rows=None)
 
     @property

@@ -161,6 +161,6 @@ def compare(
 
 
 def _order_of_content(samples: Sequence[Sample]) -> IntArray:
-    """An order of the rows that does not depend on the one in which they came."""
+    """An order of the rows that depends neither on how they came nor on the scale of weights."""
     both = np.hstack([sample.probabilities for sample in samples])
-    return np.argsort(hash_rows(both, samples[0].labels, samples[0].weights), kind="stable")
+    return np.lexsort((samples[0].weights, hash_rows(both, samples[0].labels)))

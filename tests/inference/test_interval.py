@@ -7,38 +7,20 @@ from scipy.special import ndtri
 from scipy.stats import binom, chi2
 
 import riskalign as ra
-from riskalign.bandwidth.coordinates import Choice
-from riskalign.equations.problem import Problem
+from riskalign.bandwidth.tuning import WeightedTunings
+from riskalign.data.notions import NOTIONS
+from riskalign.data.sample import Sample
 from riskalign.data.validation import as_sample
 from riskalign.equations.kernels import DIRICHLET
-from riskalign.equations.losses import LOSSES
-from riskalign.estimate import fit_debiased
-from riskalign.inference.interval import Chance, draw_labels, variance_of_gain
-from riskalign.methods.method import KernelSmoother
+from riskalign.equations.losses import KL
+from riskalign.equations.starts import STARTS
+from riskalign.estimate import model_of
+from riskalign.inference.interval import Chance, mean_variance_of_gain, paired_error
+from riskalign.inference.null import Model, null_moments
+from riskalign.methods import KernelSmoother
 from riskalign.methods.residuals import Debiased
 from riskalign.options import make_case
-from riskalign.smoothing import always, choose_smoother
-from riskalign.smoothing.linear import LinearSmoother
-
-
-def test_labels_are_drawn_from_the_rows():
-    g = np.array([[0.2, 0.5, 0.3], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
-    labels = draw_labels(g, 20_000, np.random.default_rng(0))
-    shares = [np.bincount(row, minlength=3) / 20_000 for row in labels]
-    np.testing.assert_allclose(shares, g, atol=0.02)  # six standard deviations
-
-
-def test_averages_of_many_columns_are_those_of_the_engine():
-    data = ra.datasets.peaked(400, 2, seed=0)
-    weights = np.random.default_rng(1).uniform(0.5, 2, 400)
-    problem = Problem("p", data.y_prob[:, 1], data.y_true, weights, LOSSES["l2"].binary)
-    columns = np.random.default_rng(2).normal(size=(400, 5))
-    smoother = choose_smoother([problem], DIRICHLET, "exact", lambda problem: columns)
-    exact = np.empty_like(columns)
-    for _, rows, mean in smoother.each([(0, 0.02)], always(lambda average: average.mean)):
-        exact[rows] = mean
-    got = LinearSmoother.of(problem, DIRICHLET, 0.02).averages(columns)
-    np.testing.assert_allclose(got, exact, atol=1e-5)
+from riskalign.smoothing import Tuning
 
 
 @pytest.mark.parametrize(
@@ -132,15 +114,16 @@ def test_lower_ends_allow_for_estimates_that_are_too_large_on_average():
 
 
 def test_labels_from_the_start_show_the_bias_of_calibrated_models():
-    """By the log loss with many classes, canonical estimates of such models are too large."""
+    """By the log loss with many classes, narrow kernels make canonical estimates too large."""
     chances, values = [], []
     for seed in range(8):
         data = ra.datasets.calibrated(300, 10, seed=seed)
         case = make_case(as_sample(data.y_true, data.y_prob), "canonical", "kl")
-        method = KernelSmoother(estimator="debiased", start="logistic")
-        fit, _ = fit_debiased(case, method, "auto", False)
-        chances.append(Chance.of(fit))
-        values.append(fit.terms.mean())
+        method = KernelSmoother(0.05, estimator="debiased", start="logistic")
+        outcome = method.outcome(case, "auto", False)
+        model = model_of(case, method, outcome, "auto")
+        chances.append(Chance.of(model, outcome.residuals, 300, 0))
+        values.append(outcome.estimates[0].value)
     bias = np.mean([chance.bias for chance in chances])
     error = np.std(values) / 8**0.5
     assert bias > 2 * error
@@ -151,7 +134,7 @@ def test_labels_from_the_start_show_the_bias_of_calibrated_models():
 def test_lower_ends_allow_for_the_skewness_of_the_noise(squares):
     """A sum of squares less its mean exceeds the largest value that 0 allows as often as it may."""
     mu, noise = 0.003, 2 * 0.003**2 / squares
-    chance = Chance(noise, rate=1e-3, put_back=mu)
+    chance = Chance(noise, rate=1e-3, removed=mu)
     largest = brentq(lambda value: chance.interval(value, 0.95)[0] - 1e-12, 1e-9, 0.1)
     exceeds = chi2.sf((largest + mu) * squares / mu, squares)
     assert exceeds == pytest.approx(0.025, abs=0.006)
@@ -169,20 +152,59 @@ def test_the_variance_of_gains_is_that_of_drawn_labels(notion):
     n_classes = 2 if notion == "binary" else 3
     R = rng.dirichlet(np.ones(n_classes), 1)[0]
     gains = rng.normal(size=n_classes)
-    nothing = np.empty(0)
+    sample = Sample(R[None], np.zeros(1, int), np.ones(1), tuple("abc"[:n_classes]))
+    problems = NOTIONS[notion].problems(sample, KL)
+    given = WeightedTunings.given(Tuning(0.1))
+    model = Model(sample, NOTIONS[notion], KL, DIRICHLET, "exact", STARTS["logistic"], [given])
+    nothing = np.empty(1)
 
-    def estimate(conditional, gain):
-        return Debiased(*[nothing] * 5, gains=gain, conditional=conditional, choice=Choice(0.1))
+    def estimate(problem, conditional, gain):
+        both = {"gains": np.array([gain]), "conditional": np.array([conditional])}
+        return Debiased(problem, *[nothing] * 5, **both, tunings=given)
 
-    if notion == "canonical":
-        estimates = [estimate(R[None], gains[None])]
-    elif notion == "classwise":  # class k adds its own gain where it is drawn, 0 elsewhere
-        estimates = [estimate(R[k : k + 1], gains[k : k + 1]) for k in range(n_classes)]
+    if notion == "classwise":  # class k adds its own gain where it is drawn, 0 elsewhere
+        estimates = [
+            estimate(problem, [1 - r, r], [0.0, gain])
+            for problem, r, gain in zip(problems, R, gains, strict=True)
+        ]
     else:
-        gains[0] = 0.0
-        estimates = [estimate(R[1:], gains[1:])]
+        estimates = [estimate(problems[0], R, gains)]
     drawn = gains[rng.choice(n_classes, 200_000, p=R)]
-    assert variance_of_gain(estimates)[0] == pytest.approx(drawn.var(), rel=0.02)
+    assert mean_variance_of_gain(model, estimates) == pytest.approx(drawn.var(), rel=0.02)
+
+
+def test_the_chance_of_an_estimate_is_made_of_its_terms():
+    data = ra.datasets.temperature(300, 3, t2=0.6, seed=0)
+    weights = np.random.default_rng(0).uniform(0.5, 2, 300)
+    sample = as_sample(data.y_true, data.y_prob, sample_weight=weights)
+    case = make_case(sample, "classwise", "l2")
+    method = KernelSmoother()
+    outcome = method.outcome(case, "exact", False)
+    model = model_of(case, method, outcome, "exact")
+    chance = Chance.of(model, outcome.residuals, case.n_samples, 5)
+    effective = weights.sum() ** 2 / np.sum(weights**2)
+    plugin = sum(each.mean(each.plugin) for each in outcome.residuals)
+    removed = sum(each.mean(each.variance_removed) for each in outcome.residuals)
+    variance = mean_variance_of_gain(model, outcome.residuals)
+    assert chance.rate == pytest.approx(variance / effective / plugin)
+    assert chance.removed == pytest.approx(removed)
+    assert (chance.bias, chance.noise) == null_moments([model], [1.0], 300, 5)
+    assert 0 < chance.noise < chance.standard_error(0.01) ** 2
+
+
+def test_the_error_of_a_difference_is_that_of_its_terms_and_of_the_noise():
+    data = ra.datasets.temperature(200, 3, t2=0.6, seed=0)
+    weights = np.random.default_rng(0).uniform(0.5, 2, 200)
+    sample = as_sample(data.y_true, data.y_prob, sample_weight=weights)
+    case = make_case(sample, "classwise", "l2")
+    method = KernelSmoother()
+    model = model_of(case, method, method.outcome(case, "exact", False), "exact")
+    terms = np.random.default_rng(0).normal(size=200)
+    _, noise = null_moments([model], [1.0], 200, 3)
+    deviation = terms - np.average(terms, weights=case.sample.weights)
+    share = case.sample.weights / case.sample.weights.sum()
+    variance = np.sum((share * deviation) ** 2) * 200 / 199
+    assert paired_error([model], [1.0], terms, 3) == pytest.approx(np.sqrt(variance + noise))
 
 
 def test_intervals_grow_with_confidence_and_shrink_with_samples():

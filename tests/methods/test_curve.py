@@ -2,12 +2,14 @@
 
 import numpy as np
 import pytest
-from riskalign.gathering import Rows
 
 import riskalign as ra
-from riskalign.methods.curve import shown_of
-from riskalign.methods.method import KernelSmoother
-from riskalign.streaming import Stream
+from riskalign.bandwidth.tuning import WeightedTunings
+from riskalign.equations.losses import L2
+from riskalign.equations.problem import Problem
+from riskalign.methods import KernelSmoother
+from riskalign.methods.curve import curve_of_problem, shown_of
+from riskalign.smoothing import Tuning
 
 DEBIASED = {"estimator": "debiased", "progress": False}
 
@@ -38,12 +40,43 @@ def test_a_curve_reaches_zero_and_one(engine, start):
     assert 0.97 < low[2] < curve.conditional[2] <= high[2]
 
 
-def test_a_curve_of_batches_reaches_zero_and_one():
+@pytest.mark.parametrize("estimator", ["plugin", "debiased"])
+@pytest.mark.parametrize("engine", ["exact", "grid"])
+def test_a_curve_of_rows_that_stand_for_several_samples(engine, estimator):
+    """Four distinct rows with their counts, against a row per sample."""
     y_true, y_prob = wrong_at_the_ends(200)
-    method = KernelSmoother(1e-3, "dirichlet", "debiased")
-    rows = Rows([(y_true[::2], y_prob[::2]), (y_true[1::2], y_prob[1::2])])
-    curve = Stream.read(rows, "binary", "l2", method).curve(np.array([0.1, 0.5, 0.9]))
-    np.testing.assert_allclose(curve.conditional, [0, 0.5, 1], atol=1e-4)
+    p, y = np.array([0.1, 0.5, 0.5, 0.9]), np.array([0, 0, 1, 1])
+    counts = np.array([200.0, 100.0, 100.0, 200.0])
+    table = Problem("p", p, y, counts, L2.binary, np.ones(4))
+    every = Problem("p", y_prob, y_true, np.ones(600), L2.binary)
+    method = KernelSmoother(1e-3, estimator=estimator)
+    given, points = WeightedTunings.given(Tuning(1e-3)), np.array([0.1, 0.3, 0.5, 0.9])
+    (R, support), (expected, wanted) = (
+        curve_of_problem(problem, method, given, points, engine) for problem in (table, every)
+    )
+    np.testing.assert_allclose(R, expected, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(R[[0, 2, 3], 1], [0, 0.5, 1], atol=1e-4)
+    for name in ("density", "effective", "nearby"):
+        np.testing.assert_allclose(
+            getattr(support, name)[[0, 2, 3]], getattr(wanted, name)[[0, 2, 3]], rtol=1e-9
+        )
+
+
+def test_a_curve_is_the_weighted_mean_of_its_tunings():
+    rng = np.random.default_rng(0)
+    p = rng.random(150)
+    problem = Problem("p", p, (rng.random(150) < p**2).astype(int), np.ones(150), L2.binary)
+    tunings, points = [Tuning(0.01), Tuning(0.1, 0.5)], np.linspace(0, 1, 11)
+    method, evidence = KernelSmoother(), np.log([0.25, 0.75])
+    R, support = curve_of_problem(
+        problem, method, WeightedTunings(tunings, evidence, 1.0), points, "exact"
+    )
+    each = [
+        curve_of_problem(problem, method, WeightedTunings.given(tuning), points, "exact")
+        for tuning in tunings
+    ]
+    np.testing.assert_allclose(R, 0.25 * each[0][0] + 0.75 * each[1][0], rtol=1e-12)
+    np.testing.assert_array_equal(support.nearby, each[1][1].nearby)
 
 
 def test_a_canonical_curve_stays_on_the_simplex():

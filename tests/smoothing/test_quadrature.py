@@ -101,6 +101,8 @@ def test_problems_are_condensed_where_nodes_are_fewer():
     assert condensed(problem, DIRICHLET).predictions is nodes_of(DIRICHLET).twice
     assert condensed(problem, DIRICHLET, "exact") is problem
     assert condensed(few, DIRICHLET) is few
+    assert condensed(few, DIRICHLET, always=True).predictions is nodes_of(DIRICHLET).twice
+    assert condensed(few, DIRICHLET, "exact", always=True) is few
     pairs = replace(problem, predictions=problem.points)
     assert condensed(pairs, DIRICHLET) is pairs
 
@@ -152,6 +154,23 @@ def test_the_debiased_estimate_by_nodes_is_that_by_rows(name, start, loss):
             for what in ("terms", "risk", "reconstructed_risk", "plugin", "variance_removed"):
                 gap = by_nodes.mean(getattr(by_nodes, what)) - by_rows.mean(getattr(by_rows, what))
                 assert abs(gap) <= limit * risk, (what, tuning, gap / risk)
+
+
+@pytest.mark.parametrize("name", ["beta(1, 3)", "logit-normal(-6, 4)", "zeros and ones", "ties"])
+def test_few_rows_by_more_nodes(name):
+    """Rows whose neighbours are few make R bend, which nodes cut off."""
+    problem = PROBLEMS[name].take(slice(0, 1_000))
+    args = DIRICHLET, "grid", STARTS["logistic"]
+    for h, limit in ((1e-4, 3e-3), (1e-3, 1e-4), (0.012, 1e-6), (0.2, 1e-9)):
+        (by_nodes,) = debiased([problem], *args, [Tuning(h)], by_nodes=True)
+        assert by_nodes.problem.predictions is nodes_of(DIRICHLET).twice
+        by_rows = at_rows(problem, "logistic", Tuning(h))
+        gap = by_nodes.mean(by_nodes.terms) - by_rows.mean(by_rows.terms)
+        assert abs(gap) <= limit * by_rows.mean(by_rows.risk), h
+        R, gains = by_nodes.at_rows(problem, np.arange(1_000), DIRICHLET)
+        if h >= 0.012:
+            np.testing.assert_allclose(R, by_rows.conditional, rtol=0, atol=1e-4)
+            np.testing.assert_allclose(gains, by_rows.gains, rtol=0, atol=1e-4)
 
 
 def test_the_gaussian_kernel_by_nodes():

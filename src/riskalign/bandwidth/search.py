@@ -285,10 +285,8 @@ class Search:
             ):
                 wanted = [(k, self._at(h)) for h in candidates[close].tolist()]
                 totals[k, close] = replace(self, smoother=self.exact)._totals(wanted)
-        return [
-            _curve(problem, candidates, objective)
-            for problem, objective in zip(self.problems, totals, strict=True)
-        ]
+        curves = map(_curve, self.problems, [candidates] * len(totals), totals)
+        return [replace(curve, flattening=self.flattening) for curve in curves]
 
     def continuous(self) -> list[Curve]:
         """The minimum over the kernel's range: bracket on some rows, refine on all."""

@@ -28,11 +28,11 @@ SCALES: FloatArray = np.array([1, 1 / 4, 1 / 16, 1 / 64, 1 / 256])
 """Shares of the kernel's widest bandwidth that the test looks at, from broad trends to fine
 structure. No label has a part in them."""
 
-SETS = 50
-"""Label sets that are worked on together."""
+SETS = 100
+"""Label sets that are worked on together: as many as caches hold on nodes."""
 
-LABELS = 2_000_000
-"""Labels that are worked on together: of many samples, fewer sets."""
+TOGETHER = 5_000_000
+"""Residuals that are worked on together, 40 MB: of many samples, fewer sets."""
 
 HELD = 10_000_000
 """Drawn labels that are held at once, for all problems to use: 80 MB."""
@@ -217,7 +217,8 @@ def sums_of_sets(
     The first set is the observed one. All problems see the same labels.
     """
     n = len(sample.labels)
-    step = min(SETS, max(1, LABELS // n))
+    width = sample.probabilities.shape[1] if notion.joint else 1
+    step = min(SETS, max(1, TOGETHER // (n * width)))
     chunks = [slice(a, min(a + step, 1 + n_draws)) for a in range(0, 1 + n_draws, step)]
     held = max(1, HELD // (n * step))
 

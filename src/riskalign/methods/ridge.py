@@ -30,6 +30,14 @@ FEATURES = 10**8
 """Most numbers that low-rank features may have: 800 MB."""
 
 
+def parts_of(problem: Problem, folds: int, seed: int) -> IntArray:
+    """The part of each row, see `split`: rows are sorted first, so that their order has no say."""
+    order = np.lexsort((problem.labels, *problem.free(problem.predictions).T))
+    parts = np.empty(len(order), dtype=np.intp)
+    parts[order] = split(len(order), folds, seed)
+    return parts
+
+
 def split(n: int, folds: int, seed: int) -> IntArray:
     """The part of each sample: `TEST` for a fifth, a fold's number for the others."""
     parts = np.full(n, TEST)
@@ -180,7 +188,8 @@ class KernelRidge(ByProblem):
     folds : int
         Folds of the cross-validation.
     seed : int
-        Seed of the shuffle that makes test part and folds.
+        Seed of the shuffle that makes test part and folds. Rows are sorted before it, so that the
+        order in which they come does not matter.
 
     References
     ----------
@@ -231,7 +240,7 @@ class KernelRidge(ByProblem):
     def _estimate(self, problem: Problem) -> Estimate:
         self._check(problem)
         penalties = PENALTIES[self.form].tolist() if self.penalties is None else self.penalties
-        parts = split(len(problem.labels), self.folds, self.seed)
+        parts = parts_of(problem, self.folds, self.seed)
         value, best = estimate_on(problem, parts, self.form, penalties)
         note = f"penalty {penalties[best]:g}, from {len(penalties)} by {self.folds}-fold "
         note += "cross-validation"

@@ -14,7 +14,6 @@ from riskalign.equations.kernels import DIRICHLET, KERNELS, Kernel
 from riskalign.equations.problem import Problem
 from riskalign.equations.simplex import on_simplex, tempered
 from riskalign.estimate import reliability_curve
-from riskalign.methods.curve import ReliabilityCurve
 from riskalign.plots.canvas import GREY, SERIES, SMALL, bare
 
 if TYPE_CHECKING:
@@ -102,11 +101,11 @@ class Diagram:
         )
         bands = curve.band(confidence)
         kernel = KERNELS[options.get("kernel", DIRICHLET.name)]
-        h = float(np.max(curve.bandwidth))  # one number
-        narrow = min(h, NEAR * kernel.bandwidth_range(2)[1])
-        within = _within_reach(problem, curve, kernel, h)
+        h, tau = float(np.max(curve.bandwidth)), float(np.max(curve.flattening))  # one each
+        within = _within_reach(problem, grid, kernel, h, tau)
         empty = np.minimum(curve.effective_samples, within) < FEW
-        empty |= _within_reach(problem, curve, kernel, narrow) < 1
+        narrow = min(h, NEAR * kernel.bandwidth_range(2)[1])
+        empty |= _within_reach(problem, grid, kernel, narrow, 1.0) == 0
         R, low, high = (np.where(empty, np.nan, v) for v in (curve.conditional, *bands))
         counts, _ = np.histogram(np.clip(p, edges[0], edges[-1]), edges, weights=problem.weights)
         shares = counts / problem.weights.sum()
@@ -134,14 +133,13 @@ class Diagram:
 
 
 def _within_reach(
-    problem: Problem, curve: ReliabilityCurve, kernel: Kernel, h: float
+    problem: Problem, grid: FloatArray, kernel: Kernel, h: float, tau: float
 ) -> FloatArray:
-    """Samples within one width of the kernel of bandwidth h of each point of the curve.
+    """Samples within one kernel width of each point of a grid, ``(m,)``.
 
     The tails of a wide kernel reach across gaps: a count tells a gap from a place that has
     predictions, the sum of weights does not.
     """
-    tau = float(np.max(curve.flattening))  # one number
 
     def position(p: FloatArray) -> FloatArray:
         coordinates = tempered(on_simplex(p), tau)[:, 1]
@@ -150,7 +148,7 @@ def _within_reach(
     order = np.argsort(problem.predictions)
     placed, weights = position(problem.predictions[order]), problem.weights[order]
     below = np.concatenate([[0.0], np.cumsum(weights)])
-    x = position(curve.grid)
+    x = position(grid)
     inside = below[np.searchsorted(placed, x + 1, "right")] - below[np.searchsorted(placed, x - 1)]
     return inside * weights.sum() / (weights @ weights)
 
