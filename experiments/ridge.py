@@ -13,7 +13,9 @@ import numpy as np
 from scipy.linalg import eigvalsh
 
 from riskalign.equations.arrays import FloatArray, IntArray
-from riskalign.methods.ridge import PENALTIES, Fit, kernel, pair_risk, split
+from riskalign.equations.losses import L2
+from riskalign.equations.problem import Problem
+from riskalign.methods.ridge import PENALTIES, Fit, kernel, pair_risk, parts_of
 
 FORM = "residual"
 FOLDS = 5
@@ -81,7 +83,8 @@ def squared_error(y: IntArray, f: FloatArray) -> RidgeEstimate:
 
 def _estimate(y: IntArray, f: FloatArray, phi: FloatArray) -> RidgeEstimate:
     d = f - np.eye(f.shape[1])[y]
-    parts = split(len(y), FOLDS, seed=0)
+    problem = Problem("all classes", f, y, np.ones(len(y)), L2)
+    parts = parts_of(problem, FOLDS, seed=0)
     fits = [Fit.leaving_out(fold, parts, f, d, phi) for fold in range(FOLDS)]
     penalties = PENALTIES[FORM].tolist()
     risks = [

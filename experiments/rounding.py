@@ -148,7 +148,7 @@ def report(rows: list[Row]) -> str:
     for (data, classes, samples), own in group(rows, "data", "classes", "samples").items():
         found = {(row["notion"], row["loss"]): 100 * float(row["difference"]) for row in own}
         shown = [
-            f"{found[key]:+.1g}" if (key := (notion, loss)) in found else ""
+            f"{found[key]:+.2g}" if (key := (notion, loss)) in found else ""
             for notion in notions
             for loss in LOSSES
         ]

@@ -74,7 +74,7 @@ def report(rows: list[Row]) -> str:
             its = [row for row in own if row["loss"] == loss]
             for name in ("sd", "farthest"):
                 ratios = [float(row[name]) / float(row["standard_error"]) for row in its]
-                shown.append(f"{max(ratios):.3f}")
+                shown.append(f"{max(ratios):.1g}")
         lines.append([str(family), f"{classes:.0f}", *shown])
     header = ["family", "K"]
     header += [f"{loss}: {name}" for loss in LOSSES for name in ("sd", "farthest change")]

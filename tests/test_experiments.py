@@ -5,7 +5,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from experiments import claims, figure_claims, finite, real, report, ridge, synthetic, theory
+from experiments import (
+    claims,
+    figure_claims,
+    finite,
+    real,
+    report,
+    ridge,
+    rounding,
+    synthetic,
+    theory,
+    versions,
+)
 from experiments.__main__ import main
 from experiments.cells import load
 from experiments.estimators import METHODS, rows_of
@@ -331,6 +342,41 @@ def test_pictures_with_errors_below_zero(tmp_path):
     ]  # fmt: skip
     finite.draw(rows, "canonical", "kl", tmp_path / "a.png")  # below zero, on a logarithmic axis
     assert (tmp_path / "a.png").stat().st_size > 5_000
+
+
+def test_discrete_scores_are_multiples_that_sum_to_one():
+    f = ra.datasets.temperature(500, 4, seed=0).y_prob
+    found = rounding.in_steps(f, 10)
+    assert found.sum(axis=1) == pytest.approx(np.ones(500))
+    assert 10 * found == pytest.approx(np.round(10 * found))
+    assert np.abs(found - f).max() < 0.1
+
+
+def test_rounding_of_a_small_sample():
+    cell = {"data": "tenths", "classes": 3.0, "samples": 400.0, "notion": "classwise"}
+    rows = rounding.compute(cell, rounding.read_family)
+    assert [row["loss"] for row in rows] == ["l2", "kl"]
+    assert max(abs(row["difference"]) for row in rows) < rounding.TO_REACH
+    assert "0 beyond" in rounding.report([cell | row for row in rows])
+
+
+def test_versions_are_compared_by_data_sets_and_not_by_losses():
+    place = {"family": "wavy", "classes": 2.0, "samples": 500.0, "notion": "classwise"}
+    rows = [
+        {**place, "seed": seed, "loss": loss, "truth": 1.0,
+         "first value": 1.2, "first low": 1.1, "first high": 1.6,
+         "new value": 1.1 - 0.02 * seed, "new low": 0.9, "new high": 1.3}
+        for seed in (0.0, 1.0, 2.0)
+        for loss in ("l2", "kl")
+    ]  # fmt: skip
+    mean, error, width = versions.mean_and_error(rows, np.arange(6.0))
+    assert (mean, error) == pytest.approx((2.5, 2 / 3**0.5))  # means 0.5, 2.5, 4.5
+    assert width == pytest.approx(2.919986 * error)
+    shown = versions.line(rows)
+    assert shown[:2] == ["3", "0.400"]  # errors 0.1, 0.08, 0.06 over 0.2
+    assert shown[4] == "new is better"
+    assert versions.verdict(1.0, 0.5) == "new is worse"
+    assert versions.verdict(0.1, float("nan")) == ""
 
 
 def test_command_line(capsys, monkeypatch):

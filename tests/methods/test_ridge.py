@@ -52,7 +52,8 @@ def by_definition(problem, parts, form, penalties):
 @pytest.mark.parametrize("form", FORMS)
 def test_both_forms_equal_their_definition(form, n_classes):
     case = ordinary(30, n_classes, seed=4)
-    problem, parts = problem_of(case), ridge.split(30, 5, seed=0)
+    problem = problem_of(case)
+    parts = ridge.parts_of(problem, 5, seed=0)
     value, best = by_definition(problem, parts, form, FEW[form])
     found, chosen = ridge.estimate_on(problem, parts, form, FEW[form])
     assert chosen == best
@@ -97,6 +98,23 @@ def test_rows_permuted_with_their_folds_give_the_same_estimate(form, n_classes):
     permuted, same = ridge.estimate_on(problem.take(order), parts[order], form, penalties)
     assert best == same
     np.testing.assert_allclose(permuted, value, rtol=1e-8)
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_the_order_of_rows_does_not_matter(n_classes):
+    """Equal rows may change places: they have equal labels too."""
+    case = ordinary(60, n_classes)
+    f, y = np.concatenate([case.f, case.f[:20]]), np.concatenate([case.y, case.y[:20]])
+    order = np.random.default_rng(0).permutation(80)
+    notion = "binary" if n_classes == 2 else "canonical"
+    one, other = (
+        ra.calibration_error(y[rows], f[rows], notion=notion, method=ra.KernelRidge())
+        for rows in (np.arange(80), order)
+    )
+    np.testing.assert_allclose(one.value, other.value, rtol=1e-7)
+    assert one.note == other.note
+    sizes = np.bincount(ridge.parts_of(problem_of(case), 5, seed=0) + 1)
+    assert sizes.tolist() == np.bincount(ridge.split(60, 5, seed=0) + 1).tolist()
 
 
 def test_labels_stay_with_their_predictions():

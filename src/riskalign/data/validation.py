@@ -178,7 +178,7 @@ def _check_weights(weights: FloatArray, fewest: int) -> None:
     heaviest = int(np.argmax(weights))
     shares = in_units(weights, exponent_of(weights))  # their sum stays finite
     found = f"; row {heaviest} outweighs them with {weights[heaviest]:.3g}"
-    check_shares(np.count_nonzero(weights), shares.sum(), shares[heaviest], found)
+    check_shares(int(np.count_nonzero(weights)), shares.sum(), shares[heaviest], found)
 
 
 def check_shares(n_positive: float, total: float, heaviest: float, found: str = "") -> None:
