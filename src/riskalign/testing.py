@@ -161,6 +161,9 @@ def compare(
 
 
 def _order_of_content(samples: Sequence[Sample]) -> IntArray:
-    """An order of the rows that depends neither on how they came nor on the scale of weights."""
-    both = np.hstack([sample.probabilities for sample in samples])
-    return np.lexsort((samples[0].weights, hash_rows(both, samples[0].labels)))
+    """An order of the rows that depends on what they hold alone.
+
+    It depends neither on how they came, nor on the scale of weights, nor on which model is first.
+    """
+    first, second = (hash_rows(sample.probabilities, sample.labels) for sample in samples)
+    return np.lexsort((samples[0].weights, first + second))

@@ -2,14 +2,16 @@ r"""A stable 64-bit hash of rows of numbers.
 
 The hash of a row depends on the values of its numbers alone: not on the machine, its byte
 order, the order of rows, or whether the numbers came as float32 or float64. With u_j the bits
-of prediction j as a float64 (and 0 for both zeros), y the label, v the bits of the weight and
-v_1 those of the weight 1,
+of prediction j as a float64 (and 0 for both zeros), v the bits of the weight and v_1 those of
+the weight 1,
 
 .. math::
 
-    S = \sum_j a_j z(u_j) + b\,y + c\,(z(v) - z(v_1)), \qquad z(u) = u \oplus (u \gg 32),
+    S = \sum_j a_j z(u_j) + c\,(z(v) - z(v_1)), \qquad z(u) = u \oplus (u \gg 32),
 
-in arithmetic modulo 2^64, and the hash is the finaliser of splitmix64 applied to S. Folding the
+in arithmetic modulo 2^64, and the hash is the finaliser of splitmix64 applied to S, with its last
+16 bits replaced by those of the label. So rows that differ in their label alone share the first 48
+bits, and a sample of rows by these bits does not look at labels. Folding the
 upper half of u onto its lower half matters because round numbers, and all float32 numbers, end
 in zero bits, which a multiplication alone never fills. The multipliers a_j are outputs of
 splitmix64 with their last bit set.
@@ -79,6 +81,10 @@ def multipliers(length: int) -> HashArray:
     return odd
 
 
+LABEL_BITS = 16
+OF_ROW = np.uint64(_ALL ^ ((1 << LABEL_BITS) - 1))
+"""The bits of a hash that do not depend on the label."""
+
 _OF_LABEL, _OF_WEIGHT = (np.uint64(((_GOLDEN * odd) & _ALL) | 1) for odd in (3, 5))
 
 
@@ -128,13 +134,15 @@ def hash_rows(
             np.multiply(z[:, 0], of_columns[0], out=sums)
         else:
             np.einsum("nk,k->n", z, of_columns, out=sums)
-        sums += np.multiply(
-            labels[rows], _OF_LABEL, out=spare[:m], dtype=np.uint64, casting="unsafe"
-        )
         if weights is not None:
             z = _folded(weights[rows], column[:m], spare[:m])
             z -= of_one
             z *= _OF_WEIGHT
             sums += z
         mix(sums, spare[:m])
+        sums &= OF_ROW
+        of_label = np.multiply(
+            labels[rows], _OF_LABEL, out=spare[:m], dtype=np.uint64, casting="unsafe"
+        )
+        sums |= np.right_shift(of_label, np.uint64(64 - LABEL_BITS), out=of_label)
     return hashes

@@ -37,7 +37,7 @@ from riskalign.data.distinct import (
     row_hashes,
     single_rows,
 )
-from riskalign.data.hashing import HashArray
+from riskalign.data.hashing import LABEL_BITS, OF_ROW, HashArray
 from riskalign.equations.arrays import BoolArray, FloatArray, IntArray, LabelArray
 
 CHUNK = 1 << 17
@@ -45,6 +45,9 @@ CHUNK = 1 << 17
 
 SLOTS = 1 << 17
 """Slots in which known rows are looked up: about six per row at 20,000 rows."""
+
+SLOT_SHIFT = np.uint64(LABEL_BITS)
+"""Slots are found by bits that do not depend on the label alone."""
 
 
 class RowTable:
@@ -236,7 +239,10 @@ class RowTable:
 
     def _lowered(self, threshold: int, hashes: HashArray) -> int:
         """The threshold of a kind whose distinct rows have these hashes, in order."""
-        return min(threshold, int(hashes[self.limit])) if len(hashes) > self.limit else threshold
+        if len(hashes) <= self.limit:
+            return threshold
+        # Rows that differ in their label alone stay or go together.
+        return min(threshold, int(hashes[self.limit] & OF_ROW))
 
     def _below(self, hashes: HashArray) -> BoolArray:
         """Whether each row lies below the threshold of its kind."""
@@ -257,8 +263,8 @@ class RowTable:
             return np.full(len(rows), -1, dtype=np.intp)
         if self._slots is None:
             self._slots = np.full(SLOTS, -1, dtype=np.intp)
-            self._slots[known.hashes & np.uint64(SLOTS - 1)] = np.arange(len(known))
-        places: IntArray = self._slots.take((rows.hashes & np.uint64(SLOTS - 1)).view(np.int64))
+            self._slots[known.hashes >> SLOT_SHIFT & np.uint64(SLOTS - 1)] = np.arange(len(known))
+        places: IntArray = self._slots.take((rows.hashes >> SLOT_SHIFT & np.uint64(SLOTS - 1)).view(np.int64))
         same = known.equal(places, rows)  # -1 is some row, too
         same &= places >= 0
         if same.all():
