@@ -264,7 +264,9 @@ class RowTable:
         if self._slots is None:
             self._slots = np.full(SLOTS, -1, dtype=np.intp)
             self._slots[known.hashes >> SLOT_SHIFT & np.uint64(SLOTS - 1)] = np.arange(len(known))
-        places: IntArray = self._slots.take((rows.hashes >> SLOT_SHIFT & np.uint64(SLOTS - 1)).view(np.int64))
+        places: IntArray = self._slots.take(
+            (rows.hashes >> SLOT_SHIFT & np.uint64(SLOTS - 1)).view(np.int64)
+        )
         same = known.equal(places, rows)  # -1 is some row, too
         same &= places >= 0
         if same.all():

@@ -17,13 +17,11 @@ from riskalign.equations.kernels import Kernel
 from riskalign.equations.problem import Problem
 from riskalign.equations.simplex import onto_simplex
 from riskalign.inference.null import draw_labels, one_per_row
-from riskalign.inference.test_statistics import NodeStatistic, terms_of
+from riskalign.inference.set_statistics import NodeStatistic, terms_of
 from riskalign.progress import track
 from riskalign.smoothing import TINY, Smoother, Tuning, choose_smoother
 from riskalign.smoothing.grid import GridSmoother
 from riskalign.smoothing.threads import ordered_map
-
-__test__: dict[str, str] = {}  # no tests, though files of this name are looked through for them
 
 SCALES: FloatArray = np.array([1, 1 / 4, 1 / 16, 1 / 64, 1 / 256])
 """Shares of the kernel's widest bandwidth that the test looks at, from broad trends to fine
