@@ -26,6 +26,7 @@ from riskalign.data.notions import NOTIONS, TOP_LABEL, Notion
 from riskalign.data.rows import RowTable
 from riskalign.data.settings import FINE, N_BINS, Settings
 from riskalign.data.totals import Totals
+from riskalign.data.weights import in_units
 from riskalign.equations.arrays import FloatArray, LabelArray, floored_log
 
 
@@ -180,7 +181,8 @@ class SketchState:
         p, labels, w = atoms.locations, atoms.labels, atoms.totals
         if self.rows.complete:
             rows = self.rows.rows
-            p, labels, w = rows.predictions[:, 0], rows.labels, rows.counts * rows.weights
+            p, labels = rows.predictions[:, 0], rows.labels
+            w = rows.counts * in_units(rows.weights, self.exponent)
         if w.sum() == 0:
             return np.nan, np.nan
         w = w / w.sum()

@@ -60,6 +60,12 @@ class Problem:
         """Mean weight of a sample, each counted by its weight: sum w^2 / sum w."""
         return float(self.weights @ self.units / self.weights.sum())
 
+    @property
+    def mean_weight(self) -> float:
+        """Mean weight of the samples that have one."""
+        used = self.units > 0
+        return float(self.weights[used].sum() / (self.weights[used] / self.units[used]).sum())
+
     def take(self, rows: IntArray | slice) -> Problem:
         """The problem of some rows; a column of a wide table is copied, once for all readers."""
         sample_weights = self.sample_weights

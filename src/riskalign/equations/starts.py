@@ -133,7 +133,7 @@ class FittedStart:
         if not len(theta):
             return cls(start, theta, np.empty((0, 0)))
         y, weights = problem.columns(), problem.weights
-        prior = prior_precision(problem.unit, len(theta))
+        prior = prior_precision(problem.mean_weight, len(theta))
         loss = _loss(phi, theta, y, weights, prior)
         for _ in range(NEWTON_STEPS):
             g = _link(phi @ theta)

@@ -176,7 +176,7 @@ class NullWorld:
     def _information(self) -> FloatArray:
         p = self._phi.shape[2]
         fisher = information(self._phi, self._g, self.problem.weights)
-        return fisher + prior_precision(self.problem.unit, p)
+        return fisher + prior_precision(self.problem.mean_weight, p)
 
     @cached_property
     def _pushes(self) -> FloatArray:
