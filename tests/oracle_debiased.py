@@ -153,8 +153,9 @@ def mean_weight(weights):
 
 
 def prior_precision(weights):
-    """That of a quarter of a sample."""
-    return PRIOR * mean_weight(weights)
+    """That of a quarter of a sample of mean weight."""
+    positive = [weight for weight in weights if weight > 0]
+    return PRIOR * math.fsum(positive) / len(positive)
 
 
 def penalised_loss(theta, phis, labels, weights):
