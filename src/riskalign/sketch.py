@@ -22,7 +22,7 @@ from riskalign.data.validation import as_sample, check_shares, one_of
 from riskalign.equations.kernels import KERNELS
 from riskalign.equations.losses import ProperLoss
 from riskalign.estimate import error_of
-from riskalign.inference.calibration_test import CalibrationTest, tested
+from riskalign.inference.calibration_test import MOST, CalibrationTest, tested
 from riskalign.methods import KernelSmoother
 from riskalign.methods.curve import ReliabilityCurve, curve_of, grid_points
 from riskalign.methods.kernel import DEBIASED
@@ -312,17 +312,20 @@ class CalibrationSketch:
         n_draws: int = 999,
         seed: int = 0,
         kernel: str = "dirichlet",
+        most_samples: int | None = None,
         progress: bool | None = None,
     ) -> CalibrationTest:
         """The test of calibration; parameters as for `calibration_test`.
 
-        Beyond the rows that the sketch holds, those that it holds are tested.
+        Beyond the rows that the sketch holds, those that it holds are tested. `most_samples`
+        limits how many are, a random part; `n_samples` of the result says how many were.
         """
         check_draws(n_draws)
         chosen = KERNELS[one_of("kernel", kernel, KERNELS)]
         case = self.case(loss)
         _check_rows(case)
-        return tested(case, chosen, "auto", n_draws, seed, progress)
+        most = MOST if most_samples is None else most_samples
+        return tested(case, chosen, "auto", n_draws, seed, progress, most)
 
     @property
     def scores(self) -> dict[str, float]:

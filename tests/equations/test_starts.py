@@ -227,7 +227,7 @@ def test_fits_from_far_away_converge(slope, shift, true_slope, name):
     theta, p = fitted.parameters, len(fitted.parameters)
     phi = STARTS[name].features(problem.predictions)
     g = fitted.at(problem.predictions)
-    prior = prior_precision(problem.unit, p)
+    prior = prior_precision(problem.mean_weight, p)
     gradient = scores(phi, problem.columns() - g).sum(axis=0) - prior @ (theta - prior_mean(p))
     hessian = information(phi, g, problem.weights) + prior
     np.testing.assert_allclose(fitted.information, hessian, rtol=1e-12)

@@ -91,7 +91,7 @@ def plain_terms(problem, truth, labels, start, tuning):
     smoother = DenseSmoother([problem], DIRICHLET)
     shift = None
     if p:
-        fisher = information(phi, g, problem.weights) + prior_precision(problem.unit, p)
+        fisher = information(phi, g, problem.weights) + prior_precision(problem.mean_weight, p)
         slopes = slopes_of(phi, g)
         pushes = np.linalg.solve(fisher, (own[:, None] * scores(phi, y - g)).T).T  # (n, p)
         without = pushes.sum(axis=0) - pushes

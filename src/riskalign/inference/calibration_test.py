@@ -93,10 +93,19 @@ class CalibrationTest:
 
 
 def tested(
-    case: Case, kernel: Kernel, engine: str, n_draws: int, seed: int, progress: bool | None
+    case: Case,
+    kernel: Kernel,
+    engine: str,
+    n_draws: int,
+    seed: int,
+    progress: bool | None,
+    most: int = MOST,
 ) -> CalibrationTest:
-    """The test of a case: its statistic against those of drawn label sets."""
-    sample = one_per_sample(case.sample, seed)
+    """The test of a case: its statistic against those of drawn label sets.
+
+    At most `most` samples are tested, a random part where there are more.
+    """
+    sample = one_per_sample(case.sample, seed, most)
     problems = case.problems
     if sample is not case.sample or not case.complete:
         problems = case.notion.problems(sample, case.loss)
@@ -118,7 +127,7 @@ def tested(
     )
 
 
-def one_per_sample(sample: Sample, seed: int) -> Sample:
+def one_per_sample(sample: Sample, seed: int, most: int = MOST) -> Sample:
     """The sample with a row for each of its samples, or for each of a random part of many.
 
     Labels are drawn for samples, so the observed ones must be those of samples too. The part is
@@ -128,7 +137,8 @@ def one_per_sample(sample: Sample, seed: int) -> Sample:
     if sample.sample_weights is None:
         return sample
     counts = np.rint(sample.weights / sample.sample_weights).astype(np.int64)
-    ends, most = np.cumsum(counts), min(MOST, NUMBERS // sample.probabilities.shape[1])
+    ends = np.cumsum(counts)
+    most = min(most, NUMBERS // sample.probabilities.shape[1])
     if ends[-1] <= most:
         rows = np.repeat(np.arange(len(counts)), counts)
     else:

@@ -32,6 +32,10 @@ LOGIT_EDGES = np.concatenate([[0.0], expit(np.linspace(-LOGIT_END, LOGIT_END, 37
 """Edges of the bins in which predictions are counted for the two axes; the outermost bins of a
 logit axis reach to 0 and 1."""
 
+TEST_TERMS, FEWEST = 40_000_000, 1_000
+"""Samples times classes times label sets that the test of a report may take, a few seconds; and
+samples that it takes in any case."""
+
 ARC_BINS = 64
 """Bins of the arc 2 arcsin sqrt(p), along which a probability's noise is even."""
 
@@ -232,7 +236,13 @@ def summary_of(
         (top,) = diagrams(of_top.reliability_curve(GRID), [case.top], confidence)
     test = None
     if n_draws:
-        test = sketch.calibration_test(loss=loss, n_draws=n_draws, progress=progress)
+        affordable = TEST_TERMS // (n_draws * len(case.problems))
+        test = sketch.calibration_test(
+            loss=loss,
+            n_draws=n_draws,
+            most_samples=max(affordable, FEWEST),
+            progress=progress,
+        )
     scores = sketch.scores
     return Summary(result, scores["accuracy"], scores["confidence"], own, top, test)
 
