@@ -76,7 +76,7 @@ def test_size_is_exact_for_rows_of_several_samples(most, monkeypatch):
         p = generator.integers(0, 11, 300) / 10
         y = (generator.random(300) < p).astype(float)
         case = Case.of(counted(p, y), BINARY, L2)
-        test = tested(case, KERNELS["dirichlet"], "grid", 19, seed, False)
+        test = perform_test(case, KERNELS["dirichlet"], "grid", 19, seed, False)
         assert test.n_samples == min(300, most)
         p_values.append(test.p_value)
     assert rejections_are_as_many_as_stated(p_values, 0.1)

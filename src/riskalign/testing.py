@@ -14,7 +14,7 @@ from riskalign.equations.arrays import IntArray
 from riskalign.equations.kernels import KERNELS
 from riskalign.equations.losses import ProperLoss
 from riskalign.estimate import model_of, row_terms, state_of
-from riskalign.inference.calibration_test import CalibrationTest, tested
+from riskalign.inference.calibration_test import CalibrationTest, perform_test
 from riskalign.inference.comparison import Comparison, compared
 from riskalign.methods import KernelSmoother
 from riskalign.methods.kernel import DEBIASED
@@ -81,7 +81,7 @@ def calibration_test(
     state = state_of(sample, notion, engine_of(engine), weighted=sample_weight is not None)
     case = Case.of_state(state, loss_of(loss, state.notion, len(sample.classes)))
     chosen = KERNELS[one_of("kernel", kernel, KERNELS)]
-    return tested(case, chosen, engine, n_draws, seed, progress)
+    return perform_test(case, chosen, engine, n_draws, seed, progress)
 
 
 def compare(

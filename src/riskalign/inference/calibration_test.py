@@ -92,7 +92,7 @@ class CalibrationTest:
         )
 
 
-def tested(
+def perform_test(
     case: Case,
     kernel: Kernel,
     engine: str,
