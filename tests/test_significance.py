@@ -19,12 +19,10 @@ from riskalign.inference.calibration_test import (
     Statistics,
     highest,
     one_per_sample,
+    perform_test,
     sums_of_sets,
-    tested,
 )
 from riskalign.inference.null import draw_labels
-
-tested.__test__ = False  # its name alone is that of a test
 
 SPHERICAL = ra.ProperLoss("spherical", lambda f: 1 - f / np.linalg.norm(f, axis=1, keepdims=True))
 
