@@ -259,10 +259,9 @@ def test_representatives_lie_in_the_middle_of_equal_shares():
 
     assert representatives(WeightedTunings.given(TUNING)) == {TUNING: 1.0}
     assert of(0.98, 0.01, 0.01) == {Tuning(0.1): 1.0}
-    assert of(0.4, 0.3, 0.3) == pytest.approx(
-        {Tuning(0.01): 1 / 3, Tuning(0.05, 0.5): 1 / 3, Tuning(0.1): 1 / 3}
-    )
-    assert of(0.45, 0.1, 0.45) == pytest.approx({Tuning(0.05, 0.5): 2 / 3, Tuning(0.1): 1 / 3})
+    assert of(0.4, 0.3, 0.3) == pytest.approx({Tuning(0.01): 1 / 2, Tuning(0.1): 1 / 2})
+    assert of(0.45, 0.1, 0.45) == pytest.approx({Tuning(0.05, 0.5): 1 / 2, Tuning(0.1): 1 / 2})
+    assert of(0.1, 0.1, 0.8) == {Tuning(0.05, 0.5): 1.0}
     for shares in np.random.default_rng(0).dirichlet(np.ones(3), 20):
         assert sum(of(*shares).values()) == pytest.approx(1)
 

@@ -22,6 +22,7 @@ from riskalign.equations.starts import FittedStart, Start, moved, slopes_of
 from riskalign.equations.terms import risk_of
 from riskalign.progress import track
 from riskalign.smoothing import TINY, Smoother, Tuning, choose_smoother, condensed, read_at
+from riskalign.smoothing.grid import THREADED
 from riskalign.smoothing.threads import ordered_map
 
 GROUP_ROWS, GROUP = 400_000, 64
@@ -149,7 +150,7 @@ def debiased(
     for first in range(0, len(problems), step):
         part = problems[first : first + step]
         group = _condensed(part, kernel, engine, by_nodes)
-        started = list(ordered_map(lambda each: Started.of(each, start), group))
+        started = [Started.of(each, start) for each in group]
         smoother = choose_smoother(group, kernel, engine, small=TINY)
         if tunings is None:
             weighted = weigh(started, smoother, kernel, candidates, progress)
@@ -165,7 +166,8 @@ def _condensed(
     def one(problem: Problem) -> Problem:
         return condensed(problem, kernel, engine, always=by_nodes)
 
-    return list(ordered_map(one, problems))
+    workers = None if len(problems[0].labels) >= THREADED else 1
+    return list(ordered_map(one, problems, workers))
 
 
 def weigh(
@@ -223,8 +225,7 @@ def _estimates(
     for tuning, numbers in wanting.items():
         values = {k: started[k].with_slopes() for k in numbers}
         smoothed = smoother.with_squares(values, tuning)
-        terms = ordered_map(lambda k: terms_of(started[k], *smoothed[k]), numbers)  # noqa: B023
-        found.update(zip(((k, tuning) for k in numbers), terms, strict=True))
+        found.update({(k, tuning): terms_of(started[k], *smoothed[k]) for k in numbers})
     for k, each in enumerate(weighted):
         parts = [found.pop((k, tuning)) for tuning in each.tunings]
         yield _averaged(started[k].problem, each, parts)

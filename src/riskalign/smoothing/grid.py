@@ -314,7 +314,7 @@ class GridSmoother:
                 found[k] = mean
             return found
 
-        for found in ordered_map(of_tuning, tunings):
+        for found in map(of_tuning, tunings):  # threads would wait for the interpreter
             yield found if rows is None else {k: own[rows] for k, own in found.items()}
 
     def _own_terms(self, number: int, peak: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -353,7 +353,7 @@ class GridSmoother:
             return mean, np.clip((at_rows[:, -2] - own_term**2) / rest**2, 0.0, 1.0)
 
         numbers = list(values)
-        return dict(zip(numbers, ordered_map(left_out, range(len(numbers))), strict=True))
+        return {k: left_out(i) for i, k in enumerate(numbers)}
 
     def squares(self, numbers: Sequence[int], tuning: Tuning) -> dict[int, FloatArray]:
         """See `Smoother.squares`."""
