@@ -23,8 +23,8 @@ from torchmetrics.functional.classification import (
 )
 
 import riskalign as ra
-from riskalign.data.sample import Problem
 from riskalign.equations.losses import L2
+from riskalign.equations.problem import Problem
 from riskalign.methods.binning import BinMeans
 from riskalign.methods.smooth_ece import SmoothedResiduals
 
