@@ -22,7 +22,7 @@ from riskalign.data.validation import as_sample, check_shares, one_of
 from riskalign.equations.kernels import KERNELS
 from riskalign.equations.losses import ProperLoss
 from riskalign.estimate import error_of
-from riskalign.inference.calibration_test import MOST, CalibrationTest, perform_test
+from riskalign.inference.calibration_test import CalibrationTest, perform_test
 from riskalign.methods import KernelSmoother
 from riskalign.methods.curve import ReliabilityCurve, curve_of, grid_points
 from riskalign.methods.kernel import DEBIASED
@@ -324,8 +324,7 @@ class CalibrationSketch:
         chosen = KERNELS[one_of("kernel", kernel, KERNELS)]
         case = self.case(loss)
         _check_rows(case)
-        most = MOST if most_samples is None else most_samples
-        return perform_test(case, chosen, "auto", n_draws, seed, progress, most)
+        return perform_test(case, chosen, "auto", n_draws, seed, progress, most_samples)
 
     @property
     def scores(self) -> dict[str, float]:

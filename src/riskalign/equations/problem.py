@@ -26,6 +26,7 @@ class Problem:
     weights : (n,), total weight of the samples of each row
     loss : the loss, in its binary form for one probability
     sample_weights : (n,), weight of one sample of each row; by default that of the row
+    known_mean_weight : mean weight of the samples, where the rows do not tell it (nodes)
     """
 
     name: str
@@ -34,6 +35,7 @@ class Problem:
     weights: FloatArray
     loss: ProperLoss
     sample_weights: FloatArray | None = None
+    known_mean_weight: float | None = None
 
     @property
     def n_classes(self) -> int:
@@ -63,6 +65,8 @@ class Problem:
     @property
     def mean_weight(self) -> float:
         """Mean weight of the samples that have one."""
+        if self.known_mean_weight is not None:
+            return self.known_mean_weight
         used = self.units > 0
         return float(self.weights[used].sum() / (self.weights[used] / self.units[used]).sum())
 

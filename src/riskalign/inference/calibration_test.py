@@ -99,11 +99,11 @@ def perform_test(
     n_draws: int,
     seed: int,
     progress: bool | None,
-    most: int = MOST,
+    most: int | None = None,
 ) -> CalibrationTest:
     """The test of a case: its statistic against those of drawn label sets.
 
-    At most `most` samples are tested, a random part where there are more.
+    At most `most` samples (by default `MOST`) are tested, a random part where there are more.
     """
     sample = one_per_sample(case.sample, seed, most)
     problems = case.problems
@@ -127,7 +127,7 @@ def perform_test(
     )
 
 
-def one_per_sample(sample: Sample, seed: int, most: int = MOST) -> Sample:
+def one_per_sample(sample: Sample, seed: int, most: int | None = None) -> Sample:
     """The sample with a row for each of its samples, or for each of a random part of many.
 
     Labels are drawn for samples, so the observed ones must be those of samples too. The part is
@@ -138,7 +138,7 @@ def one_per_sample(sample: Sample, seed: int, most: int = MOST) -> Sample:
         return sample
     counts = np.rint(sample.weights / sample.sample_weights).astype(np.int64)
     ends = np.cumsum(counts)
-    most = min(most, NUMBERS // sample.probabilities.shape[1])
+    most = min(MOST if most is None else most, NUMBERS // sample.probabilities.shape[1])
     if ends[-1] <= most:
         rows = np.repeat(np.arange(len(counts)), counts)
     else:

@@ -76,7 +76,12 @@ def quadrature(problem: Problem, kernel: Kernel) -> Problem:
         units[known] = np.clip(squares[known] / weights[known], low, high)
     labels = np.repeat(np.array([0, 1], dtype=np.int8), len(nodes))
     return replace(
-        problem, predictions=nodes.twice, labels=labels, weights=weights, sample_weights=units
+        problem,
+        predictions=nodes.twice,
+        labels=labels,
+        weights=weights,
+        sample_weights=units,
+        known_mean_weight=problem.mean_weight,
     )
 
 
