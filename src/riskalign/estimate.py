@@ -81,7 +81,8 @@ def calibration_error(
     notion : {"binary", "top-label", "classwise", "canonical"}, optional
         What must be calibrated: P(y = 1); the probability of the predicted class; each
         class's probability (the errors are summed); the whole vector. Default: "binary" for
-        one probability, else "classwise".
+        one probability and for two classes (of which the second is the positive one), else
+        "classwise".
     loss : {"l2", "kl", "ranked"} or ProperLoss
         Squared error, log loss, ranked probability score (ordered classes), or your own.
     method : KernelSmoother, EqualWidthBins, EqualMassBins, SimplexBins, KernelRidge, ...
@@ -93,10 +94,10 @@ def calibration_error(
         <R, l(f) - l(R)>; of <y, l(f) - l(R)>; of the mean of the two.
     bandwidth : str, float, sequence of K floats or BandwidthSearch
         A criterion ("risk-alignment", "likelihood", "cross-validation"), the bandwidth
-        itself (one, or one a class), or the outcome of `select_bandwidth`. Default:
+        itself (one, or one per class), or the outcome of `select_bandwidth`. Default:
         "risk-alignment"; for debiased errors "cross-validation" of the smoothed residuals,
-        which chooses the kernel's coordinates too. Each of five folds of the rows is then
-        smoothed as the other rows choose; the median of the five is shown.
+        which weights candidate bandwidths and coordinates of the kernel by their leave-one-out
+        risk. The candidate of the largest weight is shown.
     kernel : {"dirichlet", "rbf"}
         Dirichlet (Beta for one probability), or Gaussian, whose bandwidth is a standard
         deviation.
@@ -166,8 +167,8 @@ def calibration_error(
     if not isinstance(chosen, KernelSmoother):  # the other methods see every row
         case, rows = make_case(sample, notion, loss), None
     else:
-        state = state_of(sample, notion, engine, weighted=sample_weight is not None)
-        case, rows = Case.of_state(state, loss_of(loss, state.notion, len(sample.classes))), sample
+        weighted = sample_weight is not None
+        case, rows = sketched_case(sample, notion, loss, engine, weighted=weighted), sample
     return error_of(
         case, chosen, confidence, engine=engine, seed=seed, progress=progress, rows=rows
     )
@@ -220,8 +221,7 @@ def select_bandwidth(
         ignore_index=ignore_index,
         classes=classes,
     )
-    state = state_of(sample, notion, engine, weighted=sample_weight is not None)
-    case = Case.of_state(state, loss_of(loss, state.notion, len(sample.classes)))
+    case = sketched_case(sample, notion, loss, engine, weighted=sample_weight is not None)
     return search_bandwidth(
         case.problems,
         KERNELS[one_of("kernel", kernel, KERNELS)],
@@ -287,8 +287,7 @@ def reliability_curve(
         ignore_index=ignore_index,
         classes=classes,
     )
-    state = state_of(sample, notion, engine, weighted=sample_weight is not None)
-    case = Case.of_state(state, loss_of(loss, state.notion, len(sample.classes)))
+    case = sketched_case(sample, notion, loss, engine, weighted=sample_weight is not None)
     method = KernelSmoother(bandwidth, kernel, estimator, candidates, power, start)
     method.check(len(case.problems), case.notion.name)
     points = grid_points(grid, case.notion, case.problems[0].n_classes)
@@ -322,13 +321,18 @@ def error_of(
         return compose(case, method, outcome, interval, rows)
 
 
-def state_of(sample: Sample, notion: str | None, engine: str, *, weighted: bool) -> SketchState:
-    """A sample in memory as a sketch of one batch; exact sums need all rows."""
+def sketched_case(
+    sample: Sample, notion: str | None, loss: str | ProperLoss, engine: str, *, weighted: bool
+) -> Case:
+    """What is asked of a sample in memory, as of a sketch of one batch.
+
+    Exact sums need all rows, so that the sketch keeps them.
+    """
     asked = notion_of(notion, len(sample.classes))
     limit = len(sample.labels) if engine == "exact" else None
     state = SketchState(Settings.of(asked.name, sample.classes, limit))
-    weights = sample.weights if weighted else None
-    return state.update(sample.probabilities, sample.labels, weights)
+    state.update(sample.probabilities, sample.labels, sample.weights if weighted else None)
+    return Case.of_state(state, loss_of(loss, asked, len(sample.classes)))
 
 
 def interval_of(

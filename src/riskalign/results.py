@@ -150,7 +150,7 @@ class CalibrationResult:
         Observed risk <y, l(f)>; <R, l(R)>; <R, l(f)>. Plug-in error and refinement add up
         to the reconstructed risk. The last two are None for methods that have no R.
     bandwidth : float, (K,) array or None
-        The kernel's bandwidth, one a class for class-wise errors; None for other methods.
+        The kernel's bandwidth, one per class for class-wise errors; None for other methods.
     per_class : (K,) array or None
         The terms whose sum is `value`, for class-wise errors.
     search : BandwidthSearch or None
@@ -158,7 +158,7 @@ class CalibrationResult:
     overconfidence : Overconfidence or None
         Signed mean of f - R, and of f - y with its standard error.
     conditional : array or None
-        R, the estimate of E[y | f], one row a sample: ``(n,)`` for binary and top-label
+        R, the estimate of E[y | f], one row per sample: ``(n,)`` for binary and top-label
         errors, ``(n, K)`` otherwise. NaN for a sample, None for a method, that has none.
     definition : str
         What `value` estimates.

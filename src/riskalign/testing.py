@@ -6,19 +6,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from riskalign.data.case import Case
 from riskalign.data.hashing import hash_rows
 from riskalign.data.sample import Sample
 from riskalign.data.validation import as_sample, one_of
 from riskalign.equations.arrays import IntArray
 from riskalign.equations.kernels import KERNELS
 from riskalign.equations.losses import ProperLoss
-from riskalign.estimate import model_of, row_terms, state_of
+from riskalign.estimate import model_of, row_terms, sketched_case
 from riskalign.inference.calibration_test import CalibrationTest, perform_test
 from riskalign.inference.comparison import Comparison, compared
 from riskalign.methods import KernelSmoother
 from riskalign.methods.kernel import DEBIASED
-from riskalign.options import check_confidence, check_draws, engine_of, loss_of, make_case
+from riskalign.options import check_confidence, check_draws, engine_of, make_case
 
 
 def calibration_test(
@@ -78,8 +77,8 @@ def calibration_test(
         ignore_index=ignore_index,
         classes=classes,
     )
-    state = state_of(sample, notion, engine_of(engine), weighted=sample_weight is not None)
-    case = Case.of_state(state, loss_of(loss, state.notion, len(sample.classes)))
+    weighted = sample_weight is not None
+    case = sketched_case(sample, notion, loss, engine_of(engine), weighted=weighted)
     chosen = KERNELS[one_of("kernel", kernel, KERNELS)]
     return perform_test(case, chosen, engine, n_draws, seed, progress)
 

@@ -7,7 +7,6 @@ import pytest
 
 import riskalign as ra
 from riskalign.bandwidth.tuning import WeightedTunings
-from riskalign.data.case import Case
 from riskalign.data.notions import NOTIONS
 from riskalign.data.sample import Sample
 from riskalign.data.validation import as_sample
@@ -26,7 +25,7 @@ from riskalign.equations.starts import (
     slopes_of,
 )
 from riskalign.equations.terms import risk_of
-from riskalign.estimate import state_of
+from riskalign.estimate import sketched_case
 from riskalign.inference import null
 from riskalign.inference.null import (
     Model,
@@ -367,8 +366,7 @@ def test_moments_do_not_depend_on_the_order_of_rows(notion, weighted):
     moments = []
     for rows in (np.arange(n), order):
         sample = as_sample(data.y_true[rows], data.y_prob[rows], sample_weight=weights[rows])
-        state = state_of(sample, notion, "exact", weighted=weighted)
-        case = Case.of_state(state, L2)
+        case = sketched_case(sample, notion, L2, "exact", weighted=weighted)
         given = [WeightedTunings.given(TUNING) for _ in case.problems]
         model = Model(
             case.sample, case.notion, case.loss, DIRICHLET, "exact", STARTS["logistic"], given

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from riskalign.cli.output import WIDTH, in_columns, shortened
+from riskalign.data.notions import NOTIONS
 from riskalign.inference.comparison import Comparison
 from riskalign.report import words
 from riskalign.report.summary import Summary
@@ -135,7 +136,7 @@ def report_csv(summary: Summary) -> str:
 def comparison_lines(comparison: Comparison) -> Iterable[str]:
     """Two models side by side."""
     first, second = (shortened(name, NAME) for name in comparison.names)
-    notion, loss = words.NOTIONS[comparison.notion], words.LOSSES.get(comparison.loss, "")
+    notion, loss = NOTIONS[comparison.notion].title, words.LOSSES.get(comparison.loss, "")
     low, high = comparison.interval
     yield f"{notion} calibration error ({loss}): {comparison.n_samples:,} rows"
     yield ""

@@ -44,13 +44,10 @@ class Case:
     state: SketchState | None = None
 
     @classmethod
-    def of_state(
-        cls, state: SketchState, loss: ProperLoss, classes: tuple[str, ...] | None = None
-    ) -> Case:
+    def of_state(cls, state: SketchState, loss: ProperLoss) -> Case:
         """What a sketch knows: all rows, or some of them and counts."""
         table, notion = state.rows, state.notion.of_reduced
-        names = state.settings.classes if classes is None else classes
-        sample = _sample_of_rows(table.rows, table.inclusion, names)
+        sample = _sample_of_rows(table.rows, table.inclusion, state.settings.classes)
         problems = notion.problems(sample, loss)
         if not table.complete and state.counts is not None:
             problems = [_of_cells(each, state.counts.atoms(k)) for k, each in enumerate(problems)]

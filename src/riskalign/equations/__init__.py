@@ -3,7 +3,7 @@
 There are n samples and K classes. Rows are samples, columns are classes.
 
     f       predictions ``(n, K)``, each row a point of the simplex. A binary, top-label or
-            class-wise problem has one probability p a row: it is stored as ``(n,)``, and
+            class-wise problem has one probability p per row: it is stored as ``(n,)``, and
             enters the equations as the pair (1 - p, p), so that K = 2
     y       labels: one-hot rows ``(n, K)`` in formulas, column numbers ``(n,)`` in code
     R       an estimate of E[y | f], ``(n, K)``
@@ -33,6 +33,7 @@ Terms are given row by row, ``(n,)``; the caller takes their mean, weighted by t
 weights. Sums over classes are left as sums. The loss of a problem made from one probability
 is the loss's binary form, which for the squared error has one term: (1 - p)^2 or p^2.
 
-Modules: `arrays` (types, the floor), `losses` (l), `kernels` (k_h), `terms` (of the risk, from
-f, y and R) and `starts` (g, and what its fit adds to the noise of R).
+Modules: `arrays` (types, the floor), `simplex` (points and powers of f), `problem` (rows with
+labels and a loss), `losses` (l), `kernels` (k_h), `terms` (of the risk, from f, y and R), `starts`
+(g), `debiased` (the default estimate) and `gaps` (mean of f against mean of y).
 """

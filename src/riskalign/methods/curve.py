@@ -35,7 +35,7 @@ class ReliabilityCurve:
         of `density`
     nearby_samples : samples counted by their weight over that of a sample at the point
         itself, in the shape of `density`: near 0 where there is no prediction
-    bandwidth : the bandwidth, one a class for class-wise curves
+    bandwidth : the bandwidth, one per class for class-wise curves
     flattening : the power of f that the kernel saw, 1 for f itself, in the shape of `bandwidth`
     classes : names
 

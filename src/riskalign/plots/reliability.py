@@ -135,7 +135,7 @@ def reliability_grid(
     pos_labels : sequence, optional
         The classes to draw. Default: all of up to twelve, else the twelve most frequent.
     axes : sequence of matplotlib.axes.Axes, optional
-        Where to draw, one a class.
+        Where to draw, one per class.
     y_true, y_prob, scale, confidence, **options
         As for `reliability_diagram`.
 

@@ -120,7 +120,7 @@ class Summary:
     result : the calibration error
     accuracy : share of rows whose first-ranked class is right
     mean_confidence : mean probability of the first-ranked class
-    diagrams : the notion's own, one a class for class-wise errors, none for canonical ones
+    diagrams : the notion's own, one per class for class-wise errors, none for canonical ones
     top : the first-ranked class's, where it is not the notion's own
     test : the test of calibration, None if it was not made
     """

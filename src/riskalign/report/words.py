@@ -4,32 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from riskalign.data.notions import NOTIONS
 from riskalign.inference.calibration_test import CalibrationTest
 from riskalign.report.summary import Summary
 from riskalign.results import CalibrationResult
 
-NOTIONS = {
-    "binary": "binary",
-    "top-label": "top-label",
-    "classwise": "class-wise",
-    "canonical": "canonical",
-}
 LOSSES = {"l2": "squared error", "kl": "log loss", "ranked": "ranked probability score"}
-
-ASKS = {
-    "binary": "Among rows that are given the probability f of class {name}, is a share f of that "
-    "class?",
-    "top-label": "Among rows whose predicted class has probability f, is a share f right?",
-    "classwise": "For each class: among rows that are given its probability f, is a share f of "
-    "that class? The errors of all classes are added up.",
-    "canonical": "Among rows with the same whole vector f of probabilities, do the classes occur "
-    "with those frequencies?",
-}
 
 
 def asks(result: CalibrationResult) -> str:
     """The question that the notion puts to the predictions."""
-    return ASKS[result.notion].format(name=result.classes[1] if result.classes else "")
+    return NOTIONS[result.notion].question.format(name=result.classes[1] if result.classes else "")
 
 
 NAME = 30
@@ -42,7 +27,7 @@ DOUBT = 0.05
 def title_of(result: CalibrationResult) -> str:
     """The kind of error."""
     loss = LOSSES.get(result.loss, result.loss)
-    return f"{NOTIONS[result.notion]} calibration error ({loss})"
+    return f"{NOTIONS[result.notion].title} calibration error ({loss})"
 
 
 def number(x: float) -> str:

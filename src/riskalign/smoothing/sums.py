@@ -1,4 +1,4 @@
-"""Weighted sums of values over centres: a product, or for labels one sum a class."""
+"""Weighted sums of values over centres: a product, or for labels one sum per class."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ class Centres:
             yield Bandwidth(h, scale, (bias - shift).astype(precision, copy=False), shift)
 
     def _biases(self, bandwidths: Sequence[float]) -> FloatArray:
-        """The kernel's bias of every centre, a row a bandwidth."""
+        """The kernel's bias of every centre, one row per bandwidth."""
         step = max(1, BIAS_CHUNK // self._centres.shape[1])
         tasks = [(h, a) for h in bandwidths for a in range(0, len(self._centres), step)]
 
