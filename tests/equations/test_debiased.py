@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from riskalign.equations.debiased import FitNoise, second_order
 from riskalign.equations.losses import KL, L2, RANKED
 from riskalign.equations.problem import Problem
-from riskalign.equations.starts import Logistic, information, prior_precision, slopes_of
+from riskalign.equations.starts import Logistic, information, prior_precision, products, slopes_of
 
 BY_NAME = {"l2": L2, "kl": KL, "ranked": RANKED, "spherical": SPHERICAL}
 
@@ -82,7 +82,8 @@ def test_pushes_are_newton_steps_of_one_label():
     phi, g = Logistic().features(p), problem.free(p)
     fisher = information(phi, g, problem.weights) + prior_precision(problem.unit, 2)
     slopes = slopes_of(phi, g)
-    noise = FitNoise.of(fisher, problem.weights, slopes, 0.5 * slopes)
+    size = products(problem.weights, slopes, slopes)
+    noise = FitNoise.of(fisher, size, 0.5 * size)
     push = noise.pushes(problem, phi, problem.columns() - g)
     for i in (0, 7, 39):
         score = units[i] * (y[i] - p[i]) * phi[i, 0]

@@ -19,7 +19,7 @@ from riskalign.equations.losses import L2
 from riskalign.equations.problem import Problem
 from riskalign.equations.simplex import FLATTENINGS, on_simplex
 from riskalign.smoothing import Tuning, choose_smoother
-from riskalign.smoothing.dense import DenseSmoother
+from riskalign.smoothing.dense import DenseSmoother, distinct_columns
 from riskalign.smoothing.grid import GridSmoother
 from riskalign.smoothing.operator import ALONE
 
@@ -165,11 +165,11 @@ def test_some_rows_are_averaged_over_all_others():
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_problems_and_tunings_in_any_order(engine):
-    """Each problem has values of its own width; tunings come back in the order asked for."""
+    """Problems have rows of their own number; tunings come back in the order asked for."""
     rng = np.random.default_rng(1)
     problems = [one_probability(rng.beta(1, 3, n), seed=n) for n in (50, 80, 50)]
     together = ENGINES[engine](problems, DIRICHLET)
-    values = {2: rng.normal(size=(50, 2)), 1: rng.normal(size=(80, 4))}
+    values = {2: rng.normal(size=(50, 2)), 1: rng.normal(size=(80, 2))}
     tunings = [Tuning(0.05), Tuning(0.01, 0.5), Tuning(0.2), Tuning(0.05, 0.5), Tuning(5e-5)]
     for tuning, got in zip(tunings, together.averages(values, tunings), strict=True):
         assert list(got) == [2, 1]
@@ -185,6 +185,22 @@ def test_problems_and_tunings_in_any_order(engine):
     ):
         for k in values:
             np.testing.assert_allclose(some[k], every[k][rows], rtol=1e-9, atol=1e-12)
+
+
+def test_equal_columns_are_averaged_once_and_given_as_often_as_asked_for():
+    problem, tuning = simplex_problem(ordinary(40, 3)), Tuning(0.1, 0.5)
+    values, places = values_of(problem), [1, 0, 1, 1, 0]
+    close = values[:, places].copy()
+    close[7, 3] += 1e-9  # equal in most rows, but not in all
+    columns, found = distinct_columns(close)
+    assert found.tolist() == [0, 1, 0, 2, 1]
+    np.testing.assert_array_equal(columns[:, found], close)
+    smoother = DenseSmoother([problem], DIRICHLET)
+    (plain, s), (repeated, again) = (
+        smoother.with_squares({0: each}, tuning)[0] for each in (values, values[:, places])
+    )
+    np.testing.assert_allclose(repeated, plain[:, places], rtol=1e-13)
+    np.testing.assert_array_equal(again, s)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

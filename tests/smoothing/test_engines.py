@@ -10,6 +10,7 @@ from scipy.special import expit
 
 import riskalign as ra
 from riskalign.bandwidth import search
+from riskalign.bandwidth.minimum import lattice_of
 from riskalign.data.notions import NOTIONS
 from riskalign.data.validation import as_sample
 from riskalign.equations.kernels import DIRICHLET, RBF
@@ -148,7 +149,7 @@ def test_bandwidths_that_share_exponentials_give_the_sums_of_their_own(kernel, n
     case = problem(300, n_classes)
     case = replace(case, weights=np.r_[0.0, np.linspace(0.5, 2, 299)])
     low, high = kernel.bandwidth_range(n_classes)
-    requests = asked(*search._lattice(low, high).tolist())
+    requests = asked(*lattice_of(low, high).tolist())
     check_shared(case, kernel, requests, np.sin(9 * case.points))
 
 
@@ -158,7 +159,7 @@ def test_bandwidths_share_exponentials_where_tilts_are_large(n_classes, step):
     """Peaked predictions tilt by a hundred nats between narrow bandwidths."""
     data = ra.datasets.peaked(200, n_classes, seed=0)
     case = Problem("all", data.y_prob, data.y_true, np.ones(200), L2)
-    requests = asked(*search._lattice(1e-3, 1.0)[::step].tolist())
+    requests = asked(*lattice_of(1e-3, 1.0)[::step].tolist())
     check_shared(case, DIRICHLET, requests)
 
 
@@ -216,7 +217,7 @@ def test_no_rows_give_no_averages():
 
 def test_bandwidths_of_the_search_share_products_and_exponentials():
     case = problem(50, 4)
-    lattice = search._lattice(1e-3, 1.0).tolist()
+    lattice = lattice_of(1e-3, 1.0).tolist()
 
     def families(bandwidths):
         return Centres(case, DIRICHLET, case.one_hot(), bandwidths, np.float32)._families
@@ -235,7 +236,7 @@ def test_bandwidths_with_large_tilts_share_the_product_alone():
     certain, open_minded = np.eye(150)[case.labels[:40]], np.full((40, 150), 1 / 150)
     predictions = np.concatenate([certain, open_minded, case.predictions[80:]])
     case = replace(case, predictions=predictions)
-    lattice = search._lattice(1e-3, 1.0).tolist()
+    lattice = lattice_of(1e-3, 1.0).tolist()
     centres = Centres(case, DIRICHLET, case.one_hot(), lattice, np.float32)
     assert len(centres._families) > 1
     check_shared(case, DIRICHLET, asked(*lattice))

@@ -38,7 +38,6 @@ def test_nodes_go_from_zero_to_one(kernel, resolution):
     np.testing.assert_allclose(nodes.points.sum(axis=1), 1, rtol=1e-15)
     # coordinates close to 1 are less accurate: nodes mirror each other to a thousandth of a step
     np.testing.assert_allclose(nodes.log_odds, -nodes.log_odds[::-1], rtol=0, atol=2e-4)
-    assert nodes.twice.tolist() == [*nodes.probabilities, *nodes.probabilities]
     assert len(nodes_at(kernel, resolution)) == len(nodes)
     assert nodes_at(kernel, resolution) is nodes_at(kernel, resolution)
 

@@ -81,9 +81,14 @@ def test_sums_over_nodes_are_sums_over_rows(name, kernel):
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_what_a_quadrature_is(name):
     problem = PROBLEMS[name]
-    nodes, m = quadrature(problem, DIRICHLET), len(nodes_of(DIRICHLET))
-    assert nodes.predictions.shape == nodes.labels.shape == nodes.weights.shape == (2 * m,)
-    assert np.array_equal(nodes.labels, np.repeat([0, 1], m))
+    nodes, every = quadrature(problem, DIRICHLET), nodes_of(DIRICHLET)
+    assert nodes.predictions.shape == nodes.labels.shape == nodes.weights.shape
+    assert np.array_equal(nodes.predictions, every.probabilities[nodes.nodes])
+    places = nodes.labels.astype(int) * len(every) + nodes.nodes
+    assert (np.diff(places) > 0).all()  # no node comes twice for one label
+    spread = every.weights(problem.predictions)
+    needed = spread.indices + np.repeat(problem.labels, np.diff(spread.indptr)) * len(every)
+    assert np.isin(needed[spread.data != 0], places).all()
     for y in (0, 1):
         own = problem.labels == y
         assert nodes.weights[nodes.labels == y].sum() == pytest.approx(problem.weights[own].sum())
@@ -98,10 +103,10 @@ def test_what_a_quadrature_is(name):
 def test_problems_are_condensed_where_nodes_are_fewer():
     problem, few = PROBLEMS["beta(1, 3)"], PROBLEMS["beta(1, 3)"].take(slice(0, 300))
     assert len(problem.labels) > 2 * len(nodes_of(DIRICHLET)) > 300
-    assert condensed(problem, DIRICHLET).predictions is nodes_of(DIRICHLET).twice
+    assert condensed(problem, DIRICHLET).nodes is not None
     assert condensed(problem, DIRICHLET, "exact") is problem
     assert condensed(few, DIRICHLET) is few
-    assert condensed(few, DIRICHLET, always=True).predictions is nodes_of(DIRICHLET).twice
+    assert condensed(few, DIRICHLET, always=True).nodes is not None
     assert condensed(few, DIRICHLET, "exact", always=True) is few
     pairs = replace(problem, predictions=problem.points)
     assert condensed(pairs, DIRICHLET) is pairs
@@ -148,7 +153,7 @@ def test_the_debiased_estimate_by_nodes_is_that_by_rows(name, start, loss):
     for h, limit in zip((1e-4, 1e-3, 0.012, 0.2), limits, strict=True):
         for tuning in (Tuning(h), Tuning(h, 0.25)):
             (by_nodes,) = debiased([problem], DIRICHLET, "grid", STARTS[start], [tuning])
-            assert by_nodes.problem.predictions is nodes_of(DIRICHLET).twice
+            assert by_nodes.problem.nodes is not None
             by_rows = at_rows(problem, start, tuning)
             risk = by_rows.mean(by_rows.risk)
             for what in ("terms", "risk", "reconstructed_risk", "plugin", "variance_removed"):
@@ -163,7 +168,7 @@ def test_few_rows_by_more_nodes(name):
     args = DIRICHLET, "grid", STARTS["logistic"]
     for h, limit in ((1e-4, 3e-3), (1e-3, 1e-4), (0.012, 1e-6), (0.2, 1e-9)):
         (by_nodes,) = debiased([problem], *args, [Tuning(h)], by_nodes=True)
-        assert by_nodes.problem.predictions is nodes_of(DIRICHLET).twice
+        assert by_nodes.problem.nodes is not None
         by_rows = at_rows(problem, "logistic", Tuning(h))
         gap = by_nodes.mean(by_nodes.terms) - by_rows.mean(by_rows.terms)
         assert abs(gap) <= limit * by_rows.mean(by_rows.risk), h
@@ -180,3 +185,15 @@ def test_the_gaussian_kernel_by_nodes():
         by_rows = at_rows(problem, "logistic", tuning, RBF)
         gap = by_nodes.mean(by_nodes.terms) - by_rows.mean(by_rows.terms)
         assert abs(gap) <= 1e-6 * by_rows.mean(by_rows.risk)
+
+
+def test_discrete_predictions_keep_their_rows():
+    """Of tenths nodes would not tell; values are read at the nearest row of the same label."""
+    p, y = np.array([0.1, 0.1, 0.2, 0.9]), np.array([0, 1, 0, 1])
+    shared = Problem("p", p, y, np.full(4, 50.0), L2.binary, np.ones(4))
+    assert condensed(shared, DIRICHLET, always=True) is shared
+    other = Problem(
+        "p", np.array([0.1000001, 0.22, 0.8]), np.array([1, 0, 1]), np.ones(3), L2.binary
+    )
+    found = read_at(shared, np.arange(4.0)[:, None], other, np.arange(3), DIRICHLET)
+    assert found[:, 0].tolist() == [1.0, 2.0, 3.0]

@@ -22,7 +22,7 @@ A kernel k_h(x; c) is centred at a data point c and evaluated at x.
     s       ``(n,)``, s_i = sum_j w_ij^2: one over the effective number of neighbours
 
 The paper's estimate smooths labels: R = W y. The debiased estimate smooths residuals, so that
-smoothing bias touches only what a simple model has missed: R = g + W e.
+smoothing bias affects only what a simple model has missed: R = g + W e.
 
     g       the start ``(n, K)``: f itself, or f corrected by a few parameters, fitted without
             the row at which it is evaluated

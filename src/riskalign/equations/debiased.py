@@ -23,7 +23,7 @@ import numpy as np
 from riskalign.equations.arrays import FloatArray
 from riskalign.equations.problem import Problem
 from riskalign.equations.simplex import KEPT_SHARE, mirrored
-from riskalign.equations.starts import moved, products, scores
+from riskalign.equations.starts import moved, scores
 from riskalign.equations.terms import risk_of
 
 
@@ -46,13 +46,19 @@ class FitNoise:
     left: FloatArray
 
     @classmethod
-    def of(
-        cls, information: FloatArray, weights: FloatArray, slopes: FloatArray, smoothed: FloatArray
-    ) -> FitNoise:
-        """From the information of all rows, their slopes ``(n, d, p)`` and these smoothed."""
+    def of(cls, information: FloatArray, size: FloatArray, seen: FloatArray) -> FitNoise:
+        """From the information of all rows, sum w <slopes, slopes> and sum w <slopes, W slopes>.
+
+        Arrays are ``(p, p)``, or ``(..., p, p)`` for several problems at once.
+        """
         values, vectors = np.linalg.eigh(information)  # positive: the prior is in it
-        root, inverse = vectors * np.sqrt(values), vectors / np.sqrt(values)
-        return cls(inverse @ inverse.T, _left(weights, slopes, smoothed, root, inverse))
+        roots = np.sqrt(values)[..., None, :]
+        root, inverse = vectors * roots, vectors / roots
+        return cls(inverse @ _turned(inverse), _left(size, seen, root, inverse))
+
+    def __getitem__(self, number: int) -> FitNoise:
+        """That of one of several problems."""
+        return FitNoise(self.variance[number], self.left[number])
 
     def pushes(self, problem: Problem, phi: FloatArray, residuals: FloatArray) -> FloatArray:
         """By how much each sample's label moves the parameters, ``(n, p)``."""
@@ -62,23 +68,39 @@ class FitNoise:
         """What letting a label into the fit does to its own R, ``(n, d)``."""
         return moved(slopes, push @ self.left.T)
 
+    def variance_of_fit(self, slopes: FloatArray, unit: float) -> FloatArray:
+        """The part of the variance of R that the fit adds to that of the averages, ``(n, d)``.
 
-def _left(
-    weights: FloatArray,
-    slopes: FloatArray,
-    smoothed: FloatArray,
-    root: FloatArray,
-    inverse: FloatArray,
-) -> FloatArray:
+        The information of samples of the mean weight `unit` is so many times what they tell.
+        """
+        remaining = unit * self.left @ self.variance  # V - O V O', see `_left`
+        return np.maximum(np.sum((slopes @ remaining) * slopes, axis=2), 0.0)
+
+
+def variance_of_average(R: FloatArray, s: FloatArray) -> FloatArray:
+    """The variance of an average of labels with sum of squared weights s, in the form of R.
+
+    `R` is ``(n, ..., d)`` and `s` ``(n,)``.
+    """
+    variance: FloatArray = s.reshape(-1, *(1,) * (R.ndim - 1)) * R * (1 - R)
+    return variance
+
+
+def _left(size: FloatArray, seen: FloatArray, root: FloatArray, inverse: FloatArray) -> FloatArray:
     """1 - overlap^2, for matrices: (V - O V O') V^-1, with V the variance of the parameters.
 
     `root` is that of the information, root root' = V^-1, and `inverse` is inverse' root = 1: in
     the coordinates root' theta the parameters are independent, with variance 1.
     """
-    size, seen = products(weights, slopes, slopes), products(weights, slopes, smoothed)
     overlap = np.linalg.pinv(size, hermitian=True) @ seen
-    axes, shares, _ = np.linalg.svd(root.T @ overlap @ inverse)
-    return inverse @ (axes * (1.0 - np.minimum(shares, 1.0) ** 2)) @ axes.T @ root.T
+    axes, shares, _ = np.linalg.svd(_turned(root) @ overlap @ inverse)
+    kept = 1.0 - np.minimum(shares, 1.0) ** 2
+    return inverse @ (axes * kept[..., None, :]) @ _turned(axes) @ _turned(root)
+
+
+def _turned(matrices: FloatArray) -> FloatArray:
+    """The transposes of matrices ``(..., p, p)``."""
+    return np.swapaxes(matrices, -1, -2)
 
 
 def second_order(
@@ -91,6 +113,7 @@ def second_order(
     let_in = R + s[:, None] * (problem.one_hot() - R)
     if shift is not None:
         let_in += mirrored(shift)
-    np.maximum(let_in, KEPT_SHARE * R, out=let_in)
+    # The shift is linear in the label. Where one sample outweighs the others it has no bound.
+    np.clip(let_in, KEPT_SHARE * R, 1.0, out=let_in)
     left_out = risk_of(problem.loss, problem.labels, R)
     return left_out, (left_out + risk_of(problem.loss, problem.labels, let_in)) / 2

@@ -60,13 +60,19 @@ class Gap:
         unit is variance over mean, of the labels around predictions that were scaled to their
         frequency; or, if that is larger, of labels drawn from the predictions.
         """
+        unit, frequency = self.unit, self.frequency
+        count, tail = frequency / unit, (1 - confidence) / 2
+        low = unit * float(gammaincinv(count, tail)) if count > 0 else 0.0
+        return low, unit * float(gammaincinv(count + 1, 1 - tail))
+
+    @property
+    def unit(self) -> float:
+        """What one count of the gamma interval is worth: variance over mean of the frequency."""
         w2, f, y, ff, fy = self.second
         p, frequency, n = self.mean_prediction, self.frequency, self.n_samples
         scale = frequency / p if p > 0 else 0.0
         units = [w2] if f - ff <= 0 else [(f - ff) / p]
         if frequency > 0:
-            units.append((y - 2 * scale * fy + scale**2 * ff) / frequency * n / max(n - 1, 1))
-        unit = max(units)
-        count, tail = frequency / unit, (1 - confidence) / 2
-        low = unit * float(gammaincinv(count, tail)) if count > 0 else 0.0
-        return low, unit * float(gammaincinv(count + 1, 1 - tail))
+            spread = y + scale * (scale * ff - 2 * fy)  # the square of a scale may overflow
+            units.append(spread / frequency * n / max(n - 1, 1))
+        return float(max(units))

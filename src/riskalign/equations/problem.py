@@ -27,6 +27,7 @@ class Problem:
     loss : the loss, in its binary form for one probability
     sample_weights : (n,), weight of one sample of each row; by default that of the row
     known_mean_weight : mean weight of the samples, where the rows do not tell it (nodes)
+    nodes : (n,), the node that each row is, where rows are nodes
     """
 
     name: str
@@ -36,6 +37,7 @@ class Problem:
     loss: ProperLoss
     sample_weights: FloatArray | None = None
     known_mean_weight: float | None = None
+    nodes: IntArray | None = None
 
     @property
     def n_classes(self) -> int:
@@ -67,8 +69,13 @@ class Problem:
         """Mean weight of the samples that have one."""
         if self.known_mean_weight is not None:
             return self.known_mean_weight
+        return float(self.weights[self.units > 0].sum() / self.n_samples)
+
+    @property
+    def n_samples(self) -> float:
+        """The number of samples that have weight."""
         used = self.units > 0
-        return float(self.weights[used].sum() / (self.weights[used] / self.units[used]).sum())
+        return float((self.weights[used] / self.units[used]).sum())
 
     def take(self, rows: IntArray | slice) -> Problem:
         """The problem of some rows; a column of a wide table is copied, once for all readers."""
@@ -79,6 +86,7 @@ class Problem:
             labels=self.labels[rows],
             weights=self.weights[rows],
             sample_weights=None if sample_weights is None else sample_weights[rows],
+            nodes=None if self.nodes is None else self.nodes[rows],
         )
 
     def one_hot(self) -> FloatArray:

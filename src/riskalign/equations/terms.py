@@ -32,8 +32,10 @@ ESTIMATORS = ("plugin", "variational", "cross")
 
 
 def _of_label(losses: FloatArray, labels: LabelArray) -> FloatArray:
-    """<y, losses>; a flat index is found twice as fast as a pair of them."""
+    """<y, losses>; a flat index is found twice as fast as a pair of them, two outcomes faster."""
     n, n_classes = losses.shape
+    if n_classes == 2:
+        return np.where(labels, losses[:, 1], losses[:, 0])
     if losses.flags.f_contiguous:
         return losses.T.ravel().take(np.multiply(labels, n, dtype=np.intp) + np.arange(n))
     return losses.ravel().take(np.arange(0, losses.size, n_classes) + labels)

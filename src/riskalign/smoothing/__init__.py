@@ -12,7 +12,6 @@ from riskalign.equations.kernels import Kernel
 from riskalign.equations.problem import Problem
 from riskalign.smoothing.dense import DenseSmoother
 from riskalign.smoothing.grid import GridSmoother, quadrature, read_at
-from riskalign.smoothing.kernel_sums import nodes_of
 from riskalign.smoothing.operator import Average, Request, Smoother, Support, Tuning
 
 __all__ = [
@@ -34,6 +33,9 @@ ENGINES = ("auto", "exact", "grid")
 SMALL = 1_000
 """Samples up to which exact sums of labels cost no more than anything else."""
 
+FEW = 1_000
+"""Samples up to which nodes are not worth the rounding."""
+
 TINY = 256
 """The same for residuals, which are smoothed by many tunings."""
 
@@ -54,6 +56,7 @@ def choose_smoother(
             "canonical errors take `engine='auto'` or 'exact'."
         )
     few = max(len(problem.labels) for problem in problems) <= small
+    few = few and not any(problem.nodes is not None for problem in problems)
     if engine == "exact" or (engine == "auto" and few):
         return DenseSmoother(problems, kernel)
     if one_dimensional:
@@ -61,11 +64,22 @@ def choose_smoother(
     return DenseSmoother(problems, kernel, single=True)
 
 
+SHARED = 4
+"""Samples per row on average, from which predictions are discrete."""
+
+
 def condensed(
     problem: Problem, kernel: Kernel, engine: str = "auto", *, always: bool = False
 ) -> Problem:
-    """The problem by its rows, or by nodes if these are fewer (or in any case)."""
+    """The problem by its rows, or by nodes if these are fewer.
+
+    With `always` by nodes in any case, but for a few rows that many samples share: scores such as
+    tenths, between which nodes would not tell.
+    """
+    n = len(problem.labels)
     if engine == "exact" or not problem.one_dimensional:
         return problem
-    fewer = len(problem.labels) > 2 * len(nodes_of(kernel))
-    return quadrature(problem, kernel) if fewer or always else problem
+    if n <= FEW and not (always and problem.n_samples < SHARED * n):
+        return problem
+    nodes = quadrature(problem, kernel)
+    return nodes if always or len(nodes.labels) < n else problem

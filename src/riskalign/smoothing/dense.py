@@ -6,7 +6,7 @@ values whatever is averaged. The product serves all bandwidths; no n x n array i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 
@@ -32,6 +32,9 @@ from riskalign.smoothing.tiles import Centres
 
 OFFSET = 1.0
 """Added to values while they are summed: sums of one sign lose nothing to cancellation."""
+
+SEEN = 16
+"""Rows that are compared first, where columns may be equal."""
 
 
 class DenseSmoother:
@@ -133,13 +136,15 @@ class DenseSmoother:
         h, result = tuning.bandwidth, {}
         for k, own in values.items():
             problem = flattened(self._problems[k], tuning.flattening)
-            every = np.arange(len(problem.labels))
-            (average,) = self._at_own(problem, self._kernel, own + OFFSET, [h], every, squares=True)
+            every, (columns, places) = np.arange(len(problem.labels)), distinct_columns(own)
+            (average,) = self._at_own(
+                problem, self._kernel, columns + OFFSET, [h], every, squares=True
+            )
             assert average.squares is not None
             log_rest = average.log_density + np.log(problem.weights.sum() - problem.units)
             log_own = np.log(lone_weights(problem)) + self._kernel.log_peak(problem.points, h)
             share = shrunk(log_rest, log_own)
-            mean = (average.mean - OFFSET) * share[:, None]
+            mean = (average.mean[:, places] - OFFSET) * share[:, None]
             result[k] = mean, np.minimum(average.squares * share**2, 1.0)
         return result
 
@@ -172,19 +177,21 @@ class DenseSmoother:
         problem = flattened(self._problems[number], tuning.flattening)
         x, h = tempered(points, tuning.flattening), tuning.bandwidth
         average = self._at(problem, self._kernel, values + OFFSET, h, x)
-        squared = squared_masses(problem)
-        nothing = np.empty((len(values), 0))
-        of_squares = self._at(squared, SquaredKernel(self._kernel), nothing, h, x).log_density
-        log_squares = of_squares + np.log(squared.weights.sum())
         log_sum = average.log_density + np.log(problem.weights.sum())
         log_own = self._kernel.log_peak(x, h) + np.log(problem.unit)
         mean = (average.mean - OFFSET) * shrunk(log_sum, log_own)[:, None]
+
+        def log_squares() -> FloatArray:
+            squared, nothing = squared_masses(problem), np.empty((len(values), 0))
+            found = self._at(squared, SquaredKernel(self._kernel), nothing, h, x).log_density
+            return found + np.log(squared.weights.sum())
+
         return mean, support_of(log_sum, log_squares, log_own, problem, tuning, points, x)
 
 
 def support_of(
     log_sum: FloatArray,
-    log_squares: FloatArray,
+    log_squares: Callable[[], FloatArray],
     log_own: FloatArray,
     problem: Problem,
     tuning: Tuning,
@@ -195,14 +202,18 @@ def support_of(
 
     `points` are those asked for, `x` the same in the kernel's coordinates.
     """
-    # The flattened simplex is stretched by a factor, and with it the density.
-    stretch = (x.shape[1] - 1) * np.log(tuning.flattening)
-    stretch = stretch + row_sum(floored_log(x)) - row_sum(floored_log(points))
-    return Support(
-        np.exp(log_sum + stretch) / problem.weights.sum(),
-        np.exp(2 * log_sum - log_squares),
-        np.exp(log_sum - log_own),
-    )
+
+    def make() -> tuple[FloatArray, FloatArray, FloatArray]:
+        # The flattened simplex is stretched by a factor, and with it the density.
+        stretch = (x.shape[1] - 1) * np.log(tuning.flattening)
+        stretch = stretch + row_sum(floored_log(x)) - row_sum(floored_log(points))
+        return (
+            np.exp(log_sum + stretch) / problem.weights.sum(),
+            np.exp(2 * log_sum - log_squares()),
+            np.exp(log_sum - log_own),
+        )
+
+    return Support(make)
 
 
 def flattened(problem: Problem, flattening: float) -> Problem:
@@ -217,6 +228,33 @@ def squared_masses(problem: Problem) -> Problem:
     return replace(
         problem, weights=problem.weights * problem.units, sample_weights=problem.units**2
     )
+
+
+def distinct_columns(values: FloatArray) -> tuple[FloatArray, IntArray]:
+    """Columns without copies of earlier ones, and where each of the given is among them.
+
+    Many slopes of a start are equal: by how much the shift of class j moves the probability of
+    class k, and the shift of class k that of class j.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> columns, places = distinct_columns(np.array([[1.0, 2.0, 1.0], [3.0, 4.0, 3.0]]))
+    >>> columns.shape, places.tolist()
+    ((2, 2), [0, 1, 0])
+    """
+    some = np.ascontiguousarray(values[:: max(len(values) // SEEN, 1)].T)
+    kept: list[int] = []
+    places = np.empty(values.shape[1], dtype=np.intp)
+    first: dict[bytes, int] = {}  # among those kept, by what some rows hold
+    for column, seen in enumerate(some):
+        place = first.get(seen.tobytes())
+        if place is None or not np.array_equal(values[:, column], values[:, kept[place]]):
+            place = len(kept)
+            kept.append(column)
+            first.setdefault(seen.tobytes(), place)
+        places[column] = place
+    return values if len(kept) == len(places) else values[:, kept], places
 
 
 def _by_flattening(tunings: Sequence[Tuning]) -> Iterator[list[Tuning]]:

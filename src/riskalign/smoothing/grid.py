@@ -17,13 +17,14 @@ from functools import lru_cache
 import numpy as np
 from scipy.sparse import csr_array
 
-from riskalign.equations.arrays import FloatArray, IntArray, as_slice
+from riskalign.equations.arrays import BoolArray, FloatArray, IntArray, LabelArray, as_slice
 from riskalign.equations.kernels import Kernel
 from riskalign.equations.problem import Problem
 from riskalign.equations.simplex import tempered
 from riskalign.smoothing.dense import DenseSmoother, flattened, support_of
 from riskalign.smoothing.kernel_sums import kernel_sums, nodes_of, own_kernel, resolution_of
 from riskalign.smoothing.neighbours import Neighbours
+from riskalign.smoothing.nodes import STENCIL
 from riskalign.smoothing.operator import (
     ALONE,
     Average,
@@ -32,8 +33,8 @@ from riskalign.smoothing.operator import (
     Support,
     T,
     Tuning,
-    lone_weights,
 )
+from riskalign.smoothing.stack import Stack
 from riskalign.smoothing.threads import ordered_map
 
 CHUNK = 60_000
@@ -48,6 +49,12 @@ GROUP = 64
 FAINT = 1e-9
 """Samples below which a sum is the rounding of none."""
 
+STACKS = 32
+"""Sets of problems whose interpolation weights are kept."""
+
+FEW_POINTS = 5_000
+"""Points whose interpolation weights are kept for the curves of other problems."""
+
 THREADED = 50_000
 """Rows of a problem from which threads pay: shorter operations wait for the interpreter."""
 
@@ -56,33 +63,71 @@ def quadrature(problem: Problem, kernel: Kernel) -> Problem:
     """The problem with its samples spread onto the kernel's nodes, one row per node and label.
 
     Sums over samples of smooth functions of prediction and label are sums over these rows. A
-    row's weight may be slightly negative.
+    row's weight may be slightly negative. Nodes of a label that no sample reaches are left out.
     """
-    nodes = nodes_of(kernel)
-    own = problem.labels == 1
-    masses = np.zeros((2, len(nodes), 2))  # labels, nodes, (weights, squared weights)
-    for start in range(0, len(own), CHUNK):
-        rows = slice(start, start + CHUNK)
-        spread = nodes.weights(problem.predictions[rows]).T
-        w, squares = problem.weights[rows], problem.weights[rows] * problem.units[rows]
-        of_label = own[rows]
-        columns = np.stack([w * ~of_label, squares * ~of_label, w * of_label, squares * of_label])
-        masses += (spread @ columns.T).reshape(len(nodes), 2, 2).transpose(1, 0, 2)
-    weights, squares = masses.reshape(-1, 2).T
-    units = np.full_like(weights, problem.unit)
-    low, high = problem.units[problem.units > 0].min(), problem.units.max()
+    nodes, units = nodes_of(kernel), problem.units
+    low, high = units[units > 0].min(), units.max()
+    summed = [problem.weights] if low == high else [problem.weights, problem.weights * units]
+    masses = np.zeros((len(summed), 2 * len(nodes)))  # of label 0, then of label 1
+    firsts = np.zeros((2, len(nodes)), dtype=bool)
+    for rows, weights, numbers in nodes.stencils(problem.predictions):
+        numbers += np.where(problem.labels[rows], np.int32(len(nodes)), np.int32(0))
+        firsts.ravel()[numbers[0]] = True
+        for total, each in zip(masses, summed, strict=True):
+            for share, place in zip(weights, numbers, strict=True):
+                total += np.bincount(place, share * each[rows], len(total))
+    labels, places = np.nonzero(_reached(firsts))
+    weights = masses.reshape(-1, *firsts.shape)[0, labels, places]
+    of_nodes = np.full_like(weights, problem.unit)
     if low < high:  # the mean weight of a sample near each node
         known = weights > ALONE * low
-        units[known] = np.clip(squares[known] / weights[known], low, high)
-    labels = np.repeat(np.array([0, 1], dtype=np.int8), len(nodes))
+        squares = masses[1].reshape(firsts.shape)[labels, places]
+        of_nodes[known] = np.clip(squares[known] / weights[known], low, high)
     return replace(
         problem,
-        predictions=nodes.twice,
-        labels=labels,
+        predictions=nodes.probabilities[places],
+        labels=labels.astype(np.int8),
         weights=weights,
-        sample_weights=units,
+        sample_weights=of_nodes,
         known_mean_weight=problem.mean_weight,
+        nodes=places,
     )
+
+
+def _reached(firsts: BoolArray) -> BoolArray:
+    """Nodes that a sample is spread onto, from the first of each, and one more on either side.
+
+    Rows of rounded cells may need the neighbours.
+    """
+    reached = firsts.copy()
+    reached[:, :-1] |= firsts[:, 1:]
+    for step in range(1, STENCIL + 1):
+        reached[:, step:] |= firsts[:, :-step]
+    return reached
+
+
+def _same_rows(one: Problem, other: Problem) -> bool:
+    """Whether two problems have the same rows."""
+    if one is other:
+        return True
+    return all(
+        np.array_equal(mine, its)
+        for mine, its in ((one.labels, other.labels), (one.predictions, other.predictions))
+    )
+
+
+def _nearest(known: Problem, p: FloatArray, labels: LabelArray) -> IntArray:
+    """The row of a problem that has the same label and the nearest prediction."""
+    found = np.empty(len(p), dtype=np.intp)
+    for y in (0, 1):
+        own, of_label = labels == y, np.flatnonzero(known.labels == y)
+        order = of_label[np.argsort(known.predictions[of_label], kind="stable")]
+        places = known.predictions[order]
+        right = np.minimum(np.searchsorted(places, p[own]), len(places) - 1)
+        left = np.maximum(right - 1, 0)
+        nearer = p[own] - places[left] < places[right] - p[own]
+        found[own] = order[np.where(nearer, left, right)]
+    return found
 
 
 def read_at(
@@ -90,16 +135,21 @@ def read_at(
 ) -> FloatArray:
     """Values ``(n, c)`` of the rows that a problem was condensed to, at rows of the problem.
 
-    Those of nodes are interpolated between the nodes of a row's own label.
+    Those of nodes are interpolated between the nodes of a row's own label; those of a few cells
+    are of the nearest cell of its label.
     """
-    nodes = nodes_of(kernel)
-    if known.predictions is not nodes.twice:
+    if known.nodes is None and _same_rows(known, problem):
         return values[rows]
+    if known.nodes is None:
+        return values[_nearest(known, problem.predictions[rows], problem.labels[rows])]
+    nodes = nodes_of(kernel)
+    at_nodes = np.zeros((2, len(nodes), values.shape[1]))
+    at_nodes[known.labels, known.nodes] = values
     found = np.empty((len(rows), values.shape[1]))
     labels, p = problem.labels[rows], problem.predictions[rows]
-    for y, of_label in enumerate(np.split(values, 2)):
+    for y in (0, 1):
         own = np.flatnonzero(labels == y)
-        found[own] = nodes.weights(p[own]) @ of_label
+        found[own] = nodes.weights(p[own]) @ at_nodes[y]
     return found
 
 
@@ -117,6 +167,7 @@ class GridSmoother:
         self._workers = None if len(problems[0].labels) >= THREADED else 1
         self._kept: dict[int, csr_array] = {}
         self._masses: dict[int, FloatArray] = {}
+        self._stacks: dict[tuple[int, ...], Stack] = {}
         self._keeps = sum(len(problem.labels) for problem in problems) <= KEPT
         # Of large groups, rows come problem by problem: few need to be in order at once.
         self._neighbours = lru_cache(maxsize=len(problems) if self._keeps else 4)(self._in_order)
@@ -124,9 +175,6 @@ class GridSmoother:
 
     def _in_order(self, number: int, flattening: float) -> Neighbours:
         return Neighbours(flattened(self._problems[number], flattening), self._kernel)
-
-    def _is_quadrature(self, number: int) -> bool:
-        return self._problems[number].predictions is self._nodes.twice
 
     def _interpolation(self, number: int, rows: IntArray | slice) -> csr_array:
         """Interpolation weights of some rows; those of small groups are kept."""
@@ -139,26 +187,17 @@ class GridSmoother:
 
     def _spread(self, number: int, columns: FloatArray) -> FloatArray:
         """Masses of columns ``(n, c)``, weights included, on the nodes, ``(M, c)``."""
-        if self._is_quadrature(number):
-            return columns[: len(self._nodes)] + columns[len(self._nodes) :]
+        problem = self._problems[number]
         masses = np.zeros((len(self._nodes), columns.shape[1]))
+        if problem.nodes is not None:
+            for y in (0, 1):  # a node is a row of each label at most
+                own = problem.labels == y
+                masses[problem.nodes[own]] += columns[own]
+            return masses
         for start in range(0, len(columns), CHUNK):
             rows = slice(start, start + CHUNK) if len(columns) > CHUNK else slice(None)
             masses += self._interpolation(number, rows).T @ columns[rows]
         return masses
-
-    def _at_rows(self, number: int, sums: FloatArray) -> FloatArray:
-        """Sums ``(M, c)`` at the problem's rows, ``(n, c)``."""
-        if self._is_quadrature(number):
-            return np.concatenate([sums, sums])
-        n = len(self._problems[number].labels)
-        if n <= CHUNK:
-            found: FloatArray = self._interpolation(number, slice(None)) @ sums
-            return found
-        starts = range(0, n, CHUNK)
-        return np.concatenate(
-            [self._interpolation(number, slice(a, a + CHUNK)) @ sums for a in starts]
-        )
 
     # Averages of labels, exact for isolated rows.
 
@@ -290,6 +329,14 @@ class GridSmoother:
 
     # Averages of any values, shrunk where rows are alone.
 
+    def _stack(self, numbers: tuple[int, ...]) -> Stack:
+        if numbers not in self._stacks:
+            if len(self._stacks) >= STACKS:
+                self._stacks.pop(next(iter(self._stacks)))
+            problems = [self._problems[k] for k in numbers]
+            self._stacks[numbers] = Stack(problems, self._kernel, keep=self._keeps)
+        return self._stacks[numbers]
+
     def averages(
         self,
         values: Mapping[int, FloatArray],
@@ -297,36 +344,16 @@ class GridSmoother:
         rows: IntArray | None = None,
     ) -> Iterator[dict[int, FloatArray]]:
         """See `Smoother.averages`."""
-        masses = {}
-        for k, own in values.items():
-            columns = np.column_stack([own, np.ones(len(own))])
-            columns *= self._problems[k].weights[:, None]
-            masses[k] = self._spread(k, columns)
-        joined = np.concatenate(list(masses.values()), axis=1)
-        ends = np.cumsum([mass.shape[1] for mass in masses.values()])[:-1]
-
-        def of_tuning(tuning: Tuning) -> dict[int, FloatArray]:
+        stack, joined = self._stack(tuple(values)), np.concatenate(list(values.values()))
+        resolved = [t for t in tunings if t.bandwidth >= resolution_of(self._kernel)]
+        by_nodes = stack.averages(joined, resolved)
+        for tuning in tunings:
             if tuning.bandwidth < resolution_of(self._kernel):
-                return next(DenseSmoother(self._problems, self._kernel).averages(values, [tuning]))
-            sums = np.split(kernel_sums(self._kernel, tuning, joined), ends, axis=1)
-            peak = own_kernel(self._kernel, tuning)
-            found = {}
-            for (k, own), at_nodes in zip(values.items(), sums, strict=True):
-                left_out, least = self._own_terms(k, peak)
-                at_rows = self._at_rows(k, at_nodes)
-                mean = at_rows[:, :-1] - left_out[:, None] * own
-                mean /= np.maximum(at_rows[:, -1] - left_out, least)[:, None]
-                found[k] = mean
-            return found
-
-        for found in map(of_tuning, tunings):  # threads would wait for the interpreter
+                dense = DenseSmoother(self._problems, self._kernel)
+                found = next(dense.averages(values, [tuning]))
+            else:
+                found = dict(zip(values, stack.split(next(by_nodes)), strict=True))
             yield found if rows is None else {k: own[rows] for k, own in found.items()}
-
-    def _own_terms(self, number: int, peak: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """What each sample adds to the sum at its own place, ``(n,)``, and what others must."""
-        at_rows = self._at_rows(number, peak[:, None])[:, 0]
-        problem = self._problems[number]
-        return at_rows * problem.units, ALONE * at_rows * lone_weights(problem)
 
     def with_squares(
         self, values: Mapping[int, FloatArray], tuning: Tuning
@@ -334,31 +361,10 @@ class GridSmoother:
         """See `Smoother.with_squares`."""
         if tuning.bandwidth < resolution_of(self._kernel):
             return DenseSmoother(self._problems, self._kernel).with_squares(values, tuning)
-        masses, squared = [], []
-        for k, own in values.items():
-            weights, units = self._problems[k].weights, self._problems[k].units
-            every = np.column_stack([own, np.ones(len(own)), units])
-            every *= weights[:, None]
-            spread = self._spread(k, every)
-            masses.append(spread[:, :-1])
-            squared.append(spread[:, -1])
-        ends = np.cumsum([mass.shape[1] for mass in masses])[:-1]
-        joined = np.concatenate(masses, axis=1)
-        sums = np.split(kernel_sums(self._kernel, tuning, joined), ends, axis=1)
-        of_squares = kernel_sums(self._kernel, tuning, np.stack(squared, axis=1), squared=True)
-        peak = own_kernel(self._kernel, tuning)
-
-        def left_out(i: int) -> tuple[FloatArray, FloatArray]:
-            k, own = numbers[i], values[numbers[i]]
-            at_rows = self._at_rows(k, np.column_stack([sums[i], of_squares[:, i], peak]))
-            own_term = at_rows[:, -1] * self._problems[k].units
-            least = ALONE * at_rows[:, -1] * lone_weights(self._problems[k])
-            rest = np.maximum(at_rows[:, -3] - own_term, least)
-            mean = (at_rows[:, :-3] - own_term[:, None] * own) / rest[:, None]
-            return mean, np.clip((at_rows[:, -2] - own_term**2) / rest**2, 0.0, 1.0)
-
-        numbers = list(values)
-        return {k: left_out(i) for i, k in enumerate(numbers)}
+        stack = self._stack(tuple(values))
+        means, squares = stack.with_squares(np.concatenate(list(values.values())), tuning)
+        both = zip(stack.split(means), stack.split(squares), strict=True)
+        return dict(zip(values, both, strict=True))
 
     def squares(self, numbers: Sequence[int], tuning: Tuning) -> dict[int, FloatArray]:
         """See `Smoother.squares`."""
@@ -375,15 +381,34 @@ class GridSmoother:
             return dense.averages_at(values, request, points)
         problem = self._problems[number]
         weighted = problem.weights[:, None] * np.column_stack([values, np.ones(len(values))])
-        squared = (problem.weights * problem.units)[:, None]
-        sums = kernel_sums(self._kernel, tuning, self._spread(number, weighted))
-        of_squares = kernel_sums(self._kernel, tuning, self._spread(number, squared), squared=True)
-        at_points = self._nodes.weights(points[:, 1]) @ np.column_stack([sums, of_squares])
+        to_points = weights_at(self._kernel, points[:, 1])
+        at_points = to_points @ kernel_sums(self._kernel, tuning, self._spread(number, weighted))
         x = tempered(points, tuning.flattening)
         log_own = self._kernel.log_peak(x, tuning.bandwidth) + np.log(problem.unit)
         faint = FAINT * np.exp(log_own)  # far from all samples sums are rounding
-        total = np.maximum(at_points[:, -2], faint)
-        rest = np.maximum(at_points[:, -2], ALONE * np.exp(log_own))
-        log_squares = np.log(np.maximum(at_points[:, -1], faint**2))
+        total = np.maximum(at_points[:, -1], faint)
+        rest = np.maximum(at_points[:, -1], ALONE * np.exp(log_own))
+
+        def log_squares() -> FloatArray:
+            masses = self._spread(number, (problem.weights * problem.units)[:, None])
+            sums = to_points @ kernel_sums(self._kernel, tuning, masses, squared=True)
+            found: FloatArray = np.log(np.maximum(sums[:, 0], faint**2))
+            return found
+
         support = support_of(np.log(total), log_squares, log_own, problem, tuning, points, x)
-        return at_points[:, :-2] / rest[:, None], support
+        return at_points[:, :-1] / rest[:, None], support
+
+
+def weights_at(kernel: Kernel, p: FloatArray) -> csr_array:
+    """Interpolation weights at probabilities p ``(m,)``; those of a few points are kept.
+
+    The curves of many problems are asked for at the same points.
+    """
+    if len(p) > FEW_POINTS:
+        return nodes_of(kernel).weights(p)
+    return _kept_weights(kernel, np.asarray(p, dtype=np.float64).tobytes())
+
+
+@lru_cache(maxsize=8)
+def _kept_weights(kernel: Kernel, p: bytes) -> csr_array:
+    return nodes_of(kernel).weights(np.frombuffer(p))

@@ -7,6 +7,7 @@ coordinates f^tau the kernel's own nodes are nodes of f^tau; the masses stay whe
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -40,18 +41,25 @@ def nodes_of(kernel: Kernel) -> Nodes:
 
 
 def kernel_sums(
-    kernel: Kernel, tuning: Tuning, masses: FloatArray, *, squared: bool = False
+    kernel: Kernel,
+    tuning: Tuning,
+    masses: FloatArray,
+    *,
+    squared: bool = False,
+    span: tuple[int, int] | None = None,
 ) -> FloatArray:
     """sum_b k_h(x_a; x_b) mass_b with x at every node, ``(M, C)`` both.
 
-    `squared` takes the square of the kernel in place of the kernel.
+    `squared` takes the square of the kernel in place of the kernel. With a span, masses and sums
+    are those of the nodes from its first to before its last.
     """
-    to_fine, to_coarse, used, level = _transfer(kernel, tuning, squared)
-    carried = to_coarse @ masses
-    sums = np.empty_like(carried)
-    for rows, band, block in _bands(used, level, tuning.bandwidth):
-        np.matmul(block, carried[band], out=sums[rows])
-    result: FloatArray = to_fine @ sums
+    transfer = _transfer(kernel, tuning, squared, span)
+    carried = transfer.to_coarse @ masses
+    sums = np.zeros_like(carried)
+    for rows, band, block in _bands(transfer.kernel, transfer.level, tuning.bandwidth):
+        if rows.stop > transfer.first and rows.start < transfer.last:
+            np.matmul(block, carried[band], out=sums[rows])
+    result: FloatArray = transfer.to_fine @ sums
     return result
 
 
@@ -64,19 +72,39 @@ def own_kernel(kernel: Kernel, tuning: Tuning) -> FloatArray:
     return np.exp(kernel.log_peak(points, tuning.bandwidth))
 
 
-@lru_cache(maxsize=256)
+@dataclass(frozen=True)
+class _Transfer:
+    """Between the nodes that hold masses and those of a level.
+
+    Attributes
+    ----------
+    to_fine, to_coarse : interpolation from the level's nodes, and its transpose
+    kernel : the kernel, or its square
+    level : the bandwidth that the level's nodes resolve
+    first, last : the nodes of the level that have a part
+    """
+
+    to_fine: csr_array
+    to_coarse: csr_array
+    kernel: Kernel
+    level: float
+    first: int
+    last: int
+
+
+@lru_cache(maxsize=512)
 def _transfer(
-    kernel: Kernel, tuning: Tuning, squared: bool
-) -> tuple[csr_array, csr_array, Kernel, float]:
-    """Interpolation from the level's nodes and its transpose, the kernel, and the level."""
+    kernel: Kernel, tuning: Tuning, squared: bool, span: tuple[int, int] | None
+) -> _Transfer:
     finest = resolution_of(kernel)
     steps = int(np.floor(np.log(tuning.bandwidth / finest) / np.log(LEVEL) + 1e-9))
     level = finest * LEVEL ** min(max(steps, 0), LEVELS)
     used: Kernel = SquaredKernel(kernel) if squared else kernel
-    nodes, tau = nodes_of(kernel), tuning.flattening
+    nodes, tau, some = nodes_of(kernel), tuning.flattening, slice(*(span or (None, None)))
     p = nodes.probabilities if tau == 1.0 else tempered(nodes.points, tau)[:, 1]
-    to_fine = nodes_at(used, level).weights_at(tau * nodes.log_odds, p)
-    return to_fine, csr_array(to_fine.T.tocsr()), used, level
+    to_fine = nodes_at(used, level).weights_at(tau * nodes.log_odds[some], p[some])
+    first, last = int(to_fine.indices.min()), int(to_fine.indices.max()) + 1
+    return _Transfer(to_fine, csr_array(to_fine.T.tocsr()), used, level, first, last)
 
 
 @lru_cache(maxsize=64)

@@ -11,7 +11,8 @@ with P_ia the weight of node a in the polynomial at p_i.
 
 from __future__ import annotations
 
-from functools import cached_property, lru_cache
+from collections.abc import Iterator
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -90,11 +91,6 @@ class Nodes:
         complement[0], complement[-1] = 1.0, 0.0
         return np.array([complement, self.probabilities]).T
 
-    @cached_property
-    def twice(self) -> FloatArray:
-        """The nodes of label 0 and of label 1, ``(2 M,)``: the rows of a quadrature."""
-        return np.concatenate([self.probabilities, self.probabilities])
-
     def weights(self, p: FloatArray) -> csr_array:
         """Interpolation weights P ``(n, M)`` at probabilities p ``(n,)``: eight per row."""
         return self.weights_at(log_odds(p), p)
@@ -106,16 +102,23 @@ class Nodes:
         columns = np.empty((n, STENCIL), dtype=np.int32)
         for start in range(0, n, CHUNK):
             rows = slice(start, start + CHUNK)
-            weights[rows], columns[rows] = self._stencils(odds[rows], p[rows])
+            of_nodes, numbers = self._stencils(odds[rows], p[rows])
+            weights[rows], columns[rows] = of_nodes.T, numbers.T
         starts = np.arange(n + 1, dtype=np.int64) * STENCIL
         if n * STENCIL < 2**31:
             starts = starts.astype(np.int32)
         return csr_array((weights.ravel(), columns.ravel(), starts), shape=(n, len(self)))
 
+    def stencils(self, p: FloatArray) -> Iterator[tuple[slice, FloatArray, npt.NDArray[np.int32]]]:
+        """Some samples after others: rows, weights and node numbers, ``(8, b)`` each."""
+        for start in range(0, len(p), CHUNK):
+            rows = slice(start, start + CHUNK)
+            yield rows, *self._stencils(log_odds(p[rows]), p[rows])
+
     def _stencils(
         self, odds: FloatArray, p: FloatArray
     ) -> tuple[FloatArray, npt.NDArray[np.int32]]:
-        """Weights and node numbers of some samples, ``(b, 8)`` each."""
+        """Weights and node numbers of some samples, ``(8, b)`` each."""
         distance = odds + LOG_ODDS_END
         piece = np.minimum((distance / self._step).astype(np.intp), KNOTS - 2)
         distance -= piece * self._step
@@ -123,8 +126,8 @@ class Nodes:
         place = ((cubic * distance + square) * distance + linear) * distance + constant
         first = np.floor(place).astype(np.int32) - (STENCIL // 2 - 1)
         np.clip(first, 0, self._last + 1 - STENCIL, out=first)
-        weights = _lagrange(place - first - (STENCIL - 1) / 2).T
-        columns = first[:, None] + np.arange(1, STENCIL + 1, dtype=np.int32)
+        weights = _lagrange(place - first - (STENCIL - 1) / 2)
+        columns = first + np.arange(1, STENCIL + 1, dtype=np.int32)[:, None]
         # Below the floor (above its mirror image) the kernel is linear in its centre and
         # constant in its query: a straight line to the end node is exact to rounding.
         for end, neighbour, outside, gap in (
@@ -133,9 +136,9 @@ class Nodes:
         ):
             if outside.any():
                 share = np.clip(gap[outside] / FLOOR, 0.0, 1.0)
-                weights[outside] = 0.0
-                weights[outside, 0], weights[outside, 1] = 1 - share, share
-                columns[outside, 0], columns[outside, 1] = end, neighbour
+                weights[:, outside] = 0.0
+                weights[0, outside], weights[1, outside] = 1 - share, share
+                columns[0, outside], columns[1, outside] = end, neighbour
         return weights, columns
 
 

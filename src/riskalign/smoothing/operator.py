@@ -94,6 +94,7 @@ class Smoother(Protocol):
     ) -> Iterator[dict[int, FloatArray]]:
         """W v for every tuning: arrays ``(n, d)`` by the problem's number, from values ``(n, d)``.
 
+        All problems have values of the same width d.
         Averages of rows that are alone are shrunk towards 0, see `ALONE`. With `rows`, averages
         of these rows alone.
         """
@@ -117,18 +118,36 @@ class Smoother(Protocol):
 
 @dataclass(frozen=True)
 class Support:
-    """What averages at some points rest on, ``(m,)`` each.
+    """What averages at some points rest on, ``(m,)`` each, computed when it is first asked for.
 
     Attributes
     ----------
+    make : makes the three arrays
     density : the kernel density of the predictions
     effective : (sum_j w_j)^2 / sum_j w_j^2, how many samples share the average
     nearby : sum_j w_j / k_h(x; x), samples counted by how close they are
     """
 
-    density: FloatArray
-    effective: FloatArray
-    nearby: FloatArray
+    make: Callable[[], tuple[FloatArray, FloatArray, FloatArray]]
+
+    @cached_property
+    def _made(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        return self.make()
+
+    @property
+    def density(self) -> FloatArray:
+        """See the class."""
+        return self._made[0]
+
+    @property
+    def effective(self) -> FloatArray:
+        """See the class."""
+        return self._made[1]
+
+    @property
+    def nearby(self) -> FloatArray:
+        """See the class."""
+        return self._made[2]
 
 
 def lone_weights(problem: Problem) -> FloatArray:

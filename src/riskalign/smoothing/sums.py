@@ -92,7 +92,7 @@ class LabelSums:
         self._ones = np.ones(len(labels), dtype)
 
     def room(self, n_rows: int) -> Floats:
-        """See `Sums`; one row a part, or a class."""
+        """See `Sums`; one row per part, or per class."""
         rows = len(self._ones) // self._part if self._part > 1 else len(self._present)
         return np.empty((rows, n_rows), self._ones.dtype)
 

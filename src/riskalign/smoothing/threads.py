@@ -39,7 +39,7 @@ class _OneBlasThread:
         with self._lock:
             if self._users == 0:
                 self._limit = _blas().limit(limits=1, user_api="blas")
-                self._limit.__enter__()
+                _let_others_set_limits()
             self._users += 1
 
     def __exit__(self, *_: object) -> None:
@@ -47,12 +47,24 @@ class _OneBlasThread:
             self._users -= 1
             if self._users == 0:
                 limit, self._limit = self._limit, None
-                limit.__exit__(None, None, None)
+                limit.restore_original_limits()
+                _let_others_set_limits()
 
 
 @lru_cache(maxsize=1)
 def _blas() -> ThreadpoolController:
     return ThreadpoolController()
+
+
+def _let_others_set_limits() -> None:
+    """Give up the right to set limits, which newer threadpoolctl reserves for one thread.
+
+    The call that ends last restores the limit, whichever thread it runs in.
+    """
+    for library in _blas().lib_controllers:
+        give_up = getattr(library, "clear_controlling_thread", None)
+        if give_up is not None:
+            give_up()
 
 
 one_blas_thread = _OneBlasThread()

@@ -116,7 +116,9 @@ class Centres:
             h, start = task
             return self._kernel.key_bias(self._centres[start : start + step], h)
 
-        return np.concatenate(list(ordered_map(chunk, tasks))).reshape(len(bandwidths), -1)
+        few = len(bandwidths) * self._centres.size <= BIAS_CHUNK  # threads cost more
+        parts = list(ordered_map(chunk, tasks, workers=1 if few else None))
+        return np.concatenate(parts).reshape(len(bandwidths), -1)
 
     def _make_keys(self) -> dict[np.dtype[Any], Floats]:
         """Centres as columns ``(K, n)``, a single family's bias below them, by precision."""
@@ -181,7 +183,7 @@ class Centres:
     ) -> Average:
         """Averages with the equal samples that remain at a row's own place when one leaves it."""
         with np.errstate(divide="ignore"):
-            copies = np.log(self._samples[own] - self._units[own]) - np.log(total)
+            copies = np.log(np.maximum(self._samples[own] - self._units[own], 0.0)) - np.log(total)
             copies += self._kernel.log_peak(x, h)
             rest = others.log_density  # -inf where there is no other row
         share = expit(copies - rest)[:, None]
