@@ -3,14 +3,16 @@
 import json
 import os
 import pickle
+import zipfile
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from cases import ordinary
 
-from riskalign.data.files import open_predictions
+from riskalign.data.files import arrays, open_predictions, predictions
 from riskalign.data.files import tables as tables_module
 from riskalign.data.files.columns import find_layout
 
@@ -228,6 +230,7 @@ class TestErrors:
             ("y,p,p_0,p_1\n1,1,1,1\n", "Say which with --probs"),
             ("y,p,p\n1,1,1\n", "is there 2 times: rename one"),
             ("y,p\n1,0.5\n1,abc\n", "line 3, column 'p': 'abc' is not a number"),
+            ("y,p\n1,0.5\n1,0_1\n", "line 3, column 'p': '0_1' is not a number"),
             ("y,p\n1,0.5\n1,\n", "line 3, column 'p': '' is not a number"),
             ('y,p,note\n1,0.5,"two\nlines"\n1,x,\n', "line 4, column 'p'"),
             ("y,p\n1,0.5\n\n\n1,0.5,7\n", "line 5 has 3 columns, the first line has 2"),
@@ -248,6 +251,8 @@ class TestErrors:
         [
             ("", "the file is empty"),
             ("{", "line 1 is no JSON object"),
+            ('{"y": 1, "p": 0.5, "y": 0}', "line 1 has the key 'y' twice"),
+            ('{"y": 1, "p": 0.5}\n{"y": 1, "p": 0.1, "p": 0.5}', "line 2 has the key 'p' twice"),
             ('{"y": 1, "p": 0.5}\n[1]', "line 2 is no JSON object"),
             ('{"y": 1, "p": 0.5}\n\n{"y": 1, "p": "0.5"}', "line 3: p must hold a number"),
             ('{"y": 1, "p": 0.5}\n{"y": 1}', "line 2: p must hold a number"),
@@ -262,6 +267,61 @@ class TestErrors:
     )
     def test_jsonl(self, tmp_path, text, expected):
         assert expected in message(write(tmp_path / "some.jsonl", text))
+
+    def test_directories_and_links(self, tmp_path):
+        (tmp_path / "folder.csv").mkdir()
+        with pytest.raises(IsADirectoryError, match="Name a file in it"):
+            open_predictions(tmp_path / "folder.csv")
+        (tmp_path / "loop.csv").symlink_to(tmp_path / "loop.csv")
+        with pytest.raises(FileNotFoundError, match="leads nowhere"):
+            open_predictions(tmp_path / "loop.csv")
+
+    def test_an_open_quotation_mark(self, tmp_path):
+        path = write(tmp_path / "a.csv", 'y,p\n1,"0.5\n' + "1,0.5\n" * 30_000)
+        assert "quotation mark left open" in message(path)
+
+    @pytest.mark.parametrize("shape", [(0,), (0, 3), (4, 0)])
+    def test_empty_arrays(self, tmp_path, shape):
+        np.savez(tmp_path / "a.npz", labels=np.zeros(shape[0]), probs=np.zeros(shape))
+        assert f"holds no predictions: its shape is {shape}" in message(tmp_path / "a.npz")
+
+    @pytest.mark.parametrize("strange", [np.uint32(0x7FA00000).view("f4"), np.longdouble("1e4000")])
+    def test_numbers_that_no_float64_is(self, tmp_path, strange):
+        """A signalling NaN and an extended float: read as NaN and infinity, without a warning."""
+        path = tmp_path / "a.npz"
+        np.savez(path, labels=[0, 1], probs=np.array([0.5, strange], dtype=strange.dtype))
+        assert not np.isfinite(open_predictions(path).read().scores).all()
+
+    def test_an_archive_without_arrays(self, tmp_path):
+        np.savez(tmp_path / "a.npz")
+        assert "There are no keys at all" in message(tmp_path / "a.npz")
+
+    def test_row_groups_without_rows(self, tmp_path):
+        table = pa.table({"y": [0, 1, 1], "p": [0.2, 0.7, 0.4]})
+        with pq.ParquetWriter(tmp_path / "a.parquet", table.schema) as writer:
+            for part in (table[:0], table[:1], table[:0], table[1:], table[:0]):
+                writer.write_table(part)
+        assert open_predictions(tmp_path / "a.parquet").read().labels.tolist() == [0, 1, 1]
+
+    def test_empty_lists(self, tmp_path):
+        pq.write_table(pa.table({"y": [1, 0], "p": [[], []]}), tmp_path / "a.parquet")
+        assert "lists of predictions are empty" in message(tmp_path / "a.parquet")
+        path = write(tmp_path / "a.jsonl", '{"y": 1, "p": []}')
+        assert "lists of predictions are empty" in message(path)
+
+    def test_labels_that_are_no_numbers_or_names(self, tmp_path):
+        path = tmp_path / "a.parquet"
+        for labels in ([[1], [0]], [{"a": 1}, {"a": 0}]):
+            pq.write_table(pa.table({"y": labels, "p": [0.5, 0.5]}), path)
+            assert "one number or name per row is needed" in message(path)
+        stamps = np.array(["2020-01-01", "2020-01-02"], dtype="datetime64[ns]")
+        pq.write_table(pa.table({"y": stamps, "p": [0.5, 0.5]}), path)
+        assert "is not one of 0 to 1" in message(path)
+        np.savez(tmp_path / "a.npz", labels=stamps, p=[0.5, 0.5])
+        assert "holds datetime64[ns], neither numbers nor text" in message(tmp_path / "a.npz")
+        for label in (10**30, 10**400, -(10**30)):
+            path = write(tmp_path / "a.jsonl", f'{{"y": {label}, "p": 0.5}}')
+            assert "is not one of 0 to 1" in message(path)
 
     def test_no_file(self, tmp_path):
         assert "no such file" in message(tmp_path / "nothing.csv")
@@ -290,7 +350,9 @@ class TestErrors:
         assert "--labels FILE" in message(tmp_path / "p.npy")
         assert "has 3" in message(tmp_path / "p.npy", labels=tmp_path / "y.npy")
         np.savez(tmp_path / "a.npz", labels=np.zeros(2), p=np.zeros(2))
-        assert "--labels is for .npy" in message(tmp_path / "a.npz", labels=tmp_path / "y.npy")
+        np.save(tmp_path / "y.npy", np.ones(2))
+        found = open_predictions(tmp_path / "a.npz", labels=tmp_path / "y.npy").read()
+        assert found.labels.tolist() == [1, 1]  # the file that was named wins
 
     def test_one_hot_labels(self, tmp_path):
         np.savez(tmp_path / "a.npz", labels=np.eye(3), probs=np.eye(3))
@@ -321,6 +383,20 @@ class TestErrors:
         assert "row 1, 'y': the label is empty" in message(path)
 
 
+def test_damaged_pages_of_parquet_files(tmp_path):
+    """Checksums of pages, where a file has them, tell numbers that were changed on the way."""
+    path = tmp_path / "a.parquet"
+    table = pa.table({"y": np.arange(2000) % 2, "p": np.random.default_rng(0).random(2000)})
+    pq.write_table(table, path, write_page_checksum=True, use_dictionary=False)
+    assert len(open_predictions(path).read().labels) == 2000
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(bytes(content))
+    assert "the file cannot be read" in message(path)
+    path.write_bytes(bytes(content[:-40]) + b"\xff" * 32 + bytes(content[-8:]))
+    assert "a.parquet: " in message(path)
+
+
 class Bomb:
     """Leaves a file behind when it is unpickled."""
 
@@ -347,6 +423,43 @@ def test_nothing_is_unpickled(tmp_path, ending):
         found = message(path)
     assert "Python objects" in found
     assert not trace.exists()
+
+
+def test_the_arrays_of_an_archive_are_limited_together(tmp_path, monkeypatch):
+    path = tmp_path / "bomb.npz"
+    np.savez_compressed(path, labels=np.zeros(100_000), probs=np.zeros(100_000), other=np.zeros(9))
+    monkeypatch.setattr(arrays, "LARGEST", 1_500_000)  # each takes 800,000
+
+    def unpacked(*_, **__):
+        raise AssertionError("an array was read")
+
+    monkeypatch.setattr(np.lib.format, "read_array", unpacked)
+    assert "take 0.0 GB, more than" in message(path)
+
+
+@pytest.mark.parametrize("shape", [(10**12,), (2**40, 2**40), (2, 10**9)])
+def test_a_header_that_promises_more_than_there_is(tmp_path, shape):
+    header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}"
+    content = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + b"0" * 64
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        archive.writestr("labels.npy", content)
+        archive.writestr("probs.npy", content)
+    assert "its header promises" in message(tmp_path / "a.npz")
+    (tmp_path / "a.npy").write_bytes(content)
+    np.save(tmp_path / "y.npy", np.zeros(2))
+    assert "its header promises" in message(tmp_path / "a.npy", labels=tmp_path / "y.npy")
+
+
+def test_arrays_are_converted_some_rows_at_a_time(tmp_path, monkeypatch):
+    case = ordinary(500, 3)
+    np.savez(tmp_path / "a.npz", labels=case.y, probs=case.f.astype(np.float32))
+    monkeypatch.setattr(predictions, "BATCH_NUMBERS", 100)
+    parts = list(open_predictions(tmp_path / "a.npz").batches())
+    assert {len(part.labels) for part in parts} == {33, 500 % 33}
+    np.testing.assert_array_equal(np.concatenate([part.labels for part in parts]), case.y)
+    np.testing.assert_array_equal(
+        np.concatenate([part.scores for part in parts]), case.f.astype(np.float32)
+    )
 
 
 def test_an_archive_that_promises_too_much(tmp_path, monkeypatch):

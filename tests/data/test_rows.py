@@ -90,6 +90,19 @@ def test_order_and_division_change_nothing(case, pieces):
     assert state(backwards.merge(RowTable(width, limit))) == expected
 
 
+@given(cases, st.integers(1, 5))
+def test_a_table_that_follows_another_adds_the_same(case, pieces):
+    """It does not look at rows that the other has dropped, and merges into the same table."""
+    seed, n, width, limit = case
+    p, y, w = sample(seed, n, width)
+    whole = RowTable(width, limit)
+    for part in np.array_split(np.arange(n), pieces):
+        table = RowTable(width, limit)
+        table.follow(whole)
+        whole.merge(table.add(p[part], y[part], w[part]))
+    assert state(whole) == state(RowTable(width, limit).add(p, y, w))
+
+
 @given(cases)
 def test_merging_is_associative(case):
     seed, n, width, limit = case

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from riskalign.data.cells import Cells
 from riskalign.data.counts import MOST_ROWS
 from riskalign.data.format import SketchFormatError, pack, unpack
 from riskalign.data.notions import NOTIONS, TOP_LABEL
@@ -261,11 +262,22 @@ def setting(name, value):
 
 def first(value):
     def change(array):
-        array = array.copy()
+        array = array.astype(float) if array.dtype.kind == "f" else array.copy()
         array.flat[0] = value
         return array
 
     return change
+
+
+def exchanged(arrays):
+    """The counts of the first problem, with one row less that came true."""
+    codes, counts = np.cumsum(arrays["counts.codes"].astype(int)), arrays["counts.counts"].copy()
+    n_slots = Cells(10).n_slots
+    more = np.flatnonzero(codes < n_slots)[0]
+    fewer = np.flatnonzero((codes >= n_slots) & (codes < 2 * n_slots) & (counts > 1))[0]
+    counts[more] += 1
+    counts[fewer] -= 1
+    return counts
 
 
 FORGED = {
@@ -312,7 +324,37 @@ FORGED = {
     "cell count": one_off("counts.counts", first(200)),
     "cell counts short": one_off("counts.counts", lambda a: a[1:]),
     "offset": one_off("counts.offsets", lambda a: first(2**40)(a.astype(np.uint64))),
+    "largest offset": lambda settings, arrays: arrays.update(
+        {"counts.offsets": arrays["counts.counts"].astype(np.uint64) << np.uint64(20)}
+    ),
     "top count": one_off("top.counts", first(0)),
+    "unit without weights": setting("exponent", 3),
+    "sum of a row": one_off("rows.predictions", lambda a: np.zeros_like(a)),
+    "labels of the classes": lambda settings, arrays: arrays.update(
+        {"counts.counts": exchanged(arrays), "counts.offsets": 0 * arrays["counts.offsets"]}
+    ),
+    "impossible log loss": setting("losses", [31 * 2**43, 1]),
+    "impossible Brier score": setting("losses", [1, 31 * 2**40]),
+}
+
+FORGED_WEIGHTS = {
+    "rows' weights": one_off("rows.weights", lambda a: 2 * a),
+    "a weight above the unit": setting("exponent", -40),
+    "a smaller unit": setting("exponent", 40),
+    "huge total": one_off("counts.totals", first(1e300)),
+    "other total": one_off("counts.totals", lambda a: 1.5 * a),
+    "no totals": one_off("counts.totals", lambda a: 0 * a),
+    "tiny totals": one_off("counts.totals", lambda a: 1e-200 * a),
+    "squares above the square of the total": one_off("counts.squares", first(1e200)),
+    "larger squares": one_off("counts.squares", lambda a: 3 * a),
+    "smaller squares": one_off("counts.squares", lambda a: 0.1 * a),
+    "no squares": one_off("top.squares", lambda a: 0 * a),
+    "moments": one_off("counts.moments", first(1e300)),
+    "larger moments": one_off("top.moments", lambda a: a + 2.0**26),
+    "sums of losses": one_off("losses", first(1e300)),
+    "no sum of weights": one_off("losses", first(0.0)),
+    "log loss": one_off("losses", lambda a: a * [1, 1e4, 1]),
+    "Brier score": one_off("losses", lambda a: a * [1, 1, 1e3]),
 }
 
 
@@ -325,6 +367,51 @@ def test_forged_content_with_a_correct_checksum(name):
     FORGED[name](settings, arrays)
     with pytest.raises(SketchFormatError, match="malformed"):
         SketchState.from_bytes(pack(settings, arrays))
+
+
+UNKNOWN_OF_SOME_ROWS = ("rows' weights", "a smaller unit")
+
+
+@pytest.mark.parametrize("limit", [100, 5])
+@pytest.mark.parametrize("name", FORGED_WEIGHTS)
+def test_forged_weights_with_a_correct_checksum(name, limit):
+    p, y, w = sample(7, 30, 3)
+    settings, arrays = unpack(made("classwise", p, y, w, limit=limit).to_bytes())
+    arrays = dict(arrays)
+    SketchState.from_bytes(pack(settings, arrays))
+    if name in UNKNOWN_OF_SOME_ROWS and limit == 5:
+        pytest.skip("the weights of rows that are not kept are not known")
+    FORGED_WEIGHTS[name](settings, arrays)
+    with pytest.raises(SketchFormatError, match="malformed"):
+        SketchState.from_bytes(pack(settings, arrays))
+
+
+@pytest.mark.parametrize("notion", ["binary", "top-label", "classwise", "canonical"])
+@pytest.mark.parametrize("limit", [None, 3])
+@pytest.mark.parametrize(
+    "weights",
+    [
+        np.zeros(40),
+        np.r_[np.zeros(39), 1e-320],
+        np.geomspace(1e-300, 1e300, 40),
+        np.geomspace(5e-324, 1e-150, 40),
+        np.r_[np.full(39, 1e-170), 1.0],
+        np.full(40, 1e-3) + np.arange(40) % 2,
+    ],
+)
+def test_true_sums_of_any_weights_are_read(notion, limit, weights):
+    """What is refused as forged never comes from real weights, merged in any units."""
+    rng = np.random.default_rng(3)
+    p, y = rng.dirichlet(np.ones(3), 40), rng.integers(0, 3, 40)
+    if notion == "binary":
+        p, y = p[:, :1] @ [[-1.0, 1.0]] + [1.0, 0.0], y % 2
+    order = rng.permutation(40)
+    parts = [made(notion, p[i], y[i], weights[i], limit=limit) for i in np.split(order, 4)]
+    parts.append(made(notion, p[:3], y[:3], limit=limit))
+    while parts:
+        blob = parts[0].to_bytes()
+        assert SketchState.from_bytes(blob).to_bytes() == blob
+        parts = [parts[0].merge(parts[1]), *parts[2:]] if len(parts) > 1 else []
 
 
 def test_known_bytes():

@@ -486,3 +486,38 @@ def test_bad_grids(name):
 
 def test_a_grid_may_be_counted_by_numpy():
     assert len(ra.reliability_curve(B, P, grid=np.int64(7), bandwidth=0.1).grid) == 7
+
+
+def test_classes_of_any_kind():
+    y, f = ["a", "b", "a", "b"], [[0.3, 0.7], [0.1, 0.9], [0.6, 0.4], [0.5, 0.5]]
+    expected = as_sample(y, f, classes=["a", "b"])
+    for classes in (("a", "b"), (c for c in "ab"), np.array(["a", "b"]), {"a": 0, "b": 1}):
+        found = as_sample(y, f, classes=classes)
+        assert found.classes == expected.classes
+        np.testing.assert_array_equal(found.labels, expected.labels)
+    for classes in ([["a"], ["b"]], "ab", 2):
+        with pytest.raises(TypeError, match="`classes` must"):
+            as_sample(y, f, classes=classes)
+    odd = np.empty(4, dtype=object)
+    odd[:] = [{"a"}] * 4
+    with pytest.raises(TypeError, match="one name or number per sample"):
+        as_sample(odd, f, classes=["a", "b"])
+
+
+@pytest.mark.parametrize("hard", [[0, 1, 2, 1], [0.0, 5.0, 2.0, 1.0]])
+def test_hard_labels_are_named(hard):
+    with pytest.raises(ValueError, match="These look like class labels: pass probabilities"):
+        ra.calibration_error([0, 1, 1, 0], hard)
+    with pytest.raises(ValueError, match="from_logits=True"):
+        ra.calibration_error([0, 1, 1, 0], [0.5, 5.5, 2.0, 1.0])
+
+
+def test_one_class_only_is_noted():
+    data = ra.datasets.calibrated(60, 3, seed=0)
+    result = ra.calibration_error(np.ones(60, int), data.y_prob, bandwidth=0.1, estimator="plugin")
+    assert result.note.startswith("All labels are of class 1,")
+    result = ra.calibration_error(np.zeros(60, int), data.y_prob[:, 0])
+    assert result.note.startswith("All labels are of class 0,")
+    top = np.argmax(data.y_prob, axis=1)
+    assert ra.calibration_error(top, data.y_prob, notion="top-label").note == ""
+    assert ra.calibration_error(data.y_true, data.y_prob, bandwidth=0.1).note == ""

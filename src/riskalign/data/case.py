@@ -8,7 +8,7 @@ import numpy as np
 
 from riskalign.data.counts import Atoms
 from riskalign.data.distinct import Rows, row_hashes
-from riskalign.data.notions import TOP_LABEL, Notion
+from riskalign.data.notions import BINARY, TOP_LABEL, Notion
 from riskalign.data.rows import RowTable
 from riskalign.data.sample import Sample
 from riskalign.data.state import SketchState
@@ -81,6 +81,13 @@ class Case:
         return replace(
             self, sample=sample, notion=notion, problems=[top], n_samples=n, top=top, state=None
         )
+
+    def of_class(self, k: int) -> Case:
+        """The same samples, asked for the probability of class k alone, as a binary case."""
+        problem = self.problems[k]
+        sample = _sample_of(problem, ("other", problem.name))
+        (top,) = TOP_LABEL.problems(sample, self.loss)
+        return Case(sample, BINARY, self.loss, [problem], self.n_samples, top, self.complete, None)
 
     def places(self, rows: Sample) -> IntArray:
         """Which row of the case each of the rows is of which it was made, -1 without weight."""

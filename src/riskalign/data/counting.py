@@ -17,11 +17,13 @@ from riskalign.data.cells import Cells, Integers, Numbers, Room
 from riskalign.data.weights import in_units
 from riskalign.equations.arrays import FloatArray, LabelArray
 
-CHUNK = 1 << 15
-"""Numbers that are encoded at a time: 256 kB per array, so that all passes stay in cache."""
+CHUNK = 1 << 17
+"""Numbers that are encoded at a time: 1 MB per array, so that passes stay in cache, and long enough
+for threads to share the interpreter."""
 
-BLOCK = 1 << 20
-"""Numbers that are counted at a time."""
+BLOCK, PER_CELL = 1 << 20, 4
+"""Numbers that are counted at a time: a few for each cell, because fresh pages cost more than the
+arithmetic, up to a million."""
 
 COLUMNS = 32
 """Columns of a wide matrix that are counted together: 256 bytes of each row, so that reading
@@ -108,7 +110,8 @@ def count(p: Numbers, labels: LabelArray, weights: FloatArray | None, cells: Cel
     n, n_problems = p.shape
     dense = n * SPARSE >= 2 * cells.n_slots
     width = min(n_problems, COLUMNS if dense else max(1, BLOCK // n))
-    counter = _Counter(cells, min(n, max(1, BLOCK // width)), width, dense)
+    block = max(CHUNK, min(BLOCK, PER_CELL * 2 * cells.n_slots * width)) if dense else BLOCK
+    counter = _Counter(cells, min(n, max(1, block // width)), width, dense)
     blocks = []
     for first in range(0, n_problems, width):
         true = 1 if n_problems == 1 else first

@@ -83,25 +83,8 @@ def unpack(blob: bytes | bytearray | memoryview) -> tuple[dict[str, Any], dict[s
         If the bytes are of something else, of a newer version, cut short or changed.
     """
     blob = memoryview(blob).cast("B").toreadonly()
-    if len(blob) < PREFIX.size + CHECKSUM:
-        _reject_other(bytes(blob[: len(SIGNATURE)]))
-        raise SketchFormatError(f"The sketch is cut short: it has {len(blob)} bytes only.")
-    signature, version, header_length, length = PREFIX.unpack_from(blob)
-    _reject_other(signature)
-    if version > VERSION:
-        raise SketchFormatError(
-            f"The sketch has format version {version}; this riskalign reads versions up to "
-            f"{VERSION}. Upgrade riskalign to read it."
-        )
-    if len(blob) < length:
-        raise SketchFormatError(
-            f"The sketch is cut short: it should have {length} bytes, found {len(blob)}."
-        )
-    if len(blob) > length:
-        raise SketchFormatError(
-            f"The sketch has {len(blob) - length} bytes too many after its {length}. Was "
-            "something appended?"
-        )
+    length = expected_length(bytes(blob[: PREFIX.size]), len(blob))
+    _, version, header_length, _ = PREFIX.unpack_from(blob)
     if _checksum(blob[:-CHECKSUM]) != bytes(blob[-CHECKSUM:]):
         raise SketchFormatError("The sketch is corrupted: its checksum is wrong.")
     start = PREFIX.size + header_length
@@ -114,6 +97,36 @@ def unpack(blob: bytes | bytearray | memoryview) -> tuple[dict[str, Any], dict[s
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise SketchFormatError("The sketch is malformed: its header cannot be read.") from error
     return settings, _arrays(blob[start:-CHECKSUM], directory)
+
+
+def expected_length(prefix: bytes, size: int) -> int:
+    """The length of a sketch, from its first 24 bytes, which must be the `size` that it has.
+
+    Raises
+    ------
+    SketchFormatError
+        If the bytes are of something else, of a newer version, cut short, or more than a sketch.
+    """
+    if size < PREFIX.size + CHECKSUM:
+        _reject_other(prefix[: len(SIGNATURE)])
+        raise SketchFormatError(f"The sketch is cut short: it has {size} bytes only.")
+    signature, version, _, length = PREFIX.unpack(prefix)
+    _reject_other(signature)
+    if version > VERSION:
+        raise SketchFormatError(
+            f"The sketch has format version {version}; this riskalign reads versions up to "
+            f"{VERSION}. Upgrade riskalign to read it."
+        )
+    if size < length:
+        raise SketchFormatError(
+            f"The sketch is cut short: it should have {length} bytes, found {size}."
+        )
+    if size > length:
+        raise SketchFormatError(
+            f"The sketch has {size - length} bytes too many after its {length}. Was "
+            "something appended?"
+        )
+    return int(length)
 
 
 def _arrays(

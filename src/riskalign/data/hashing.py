@@ -34,9 +34,10 @@ from riskalign.equations.arrays import FloatArray, LabelArray
 
 HashArray = npt.NDArray[np.uint64]
 
-CHUNK = 1 << 15
-"""Numbers that are hashed at a time: 256 kB per array, so that all passes stay in cache. They
-write into arrays that are allocated once, because fresh pages cost more than the arithmetic."""
+CHUNK = 1 << 17
+"""Numbers that are hashed at a time: 1 MB per array, so that passes stay in cache, and long enough
+for threads to share the interpreter. They write into arrays that are allocated once, because
+fresh pages cost more than the arithmetic."""
 
 _GOLDEN = 0x9E3779B97F4A7C15
 _ROUNDS = (

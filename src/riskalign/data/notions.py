@@ -8,7 +8,7 @@ points on a simplex with labels.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 import numpy as np
 
@@ -28,16 +28,23 @@ class Notion:
     name : the name users pass
     title : the name in a sentence
     question : what the notion asks of the predictions, with a place for a class's name
+    heading : the same in a few words
+    subject : what is calibrated or not, in a sentence
+    gap : what the root of a squared error is called
     """
 
     name: str
     title: str
     question: str
+    heading: str
+    subject: str
+    gap: str
 
     per_class = False  # whether results hold one entry per class, and the value is their sum
     joint = False  # whether the whole vector is one problem
     whole_rows = True  # whether a sketch keeps the whole vector of a row, or one probability
     is_one_class = False  # whether that probability is of one and the same class
+    is_confidence = False  # whether it is that of the predicted class, whichever it is
 
     def check(self, n_classes: int) -> None:
         """Refuse a number of classes for which the notion has no meaning."""
@@ -151,6 +158,7 @@ class _Binary(Notion):
 
 class _TopLabel(Notion):
     whole_rows = False
+    is_confidence = True
 
     def reduce(self, probabilities: Numbers, labels: LabelArray) -> tuple[Numbers, LabelArray]:
         top = probabilities.argmax(axis=1)
@@ -159,7 +167,7 @@ class _TopLabel(Notion):
 
     @property
     def of_reduced(self) -> Notion:
-        return _ReducedTopLabel(self.name, self.title, self.question)
+        return _ReducedTopLabel(*astuple(self))
 
     def columns(self, probabilities: FloatArray) -> FloatArray:
         return probabilities.max(axis=1, keepdims=True)
@@ -182,6 +190,7 @@ class _ReducedTopLabel(Notion):
     """The top label of rows of which its probability and whether it is right are known."""
 
     whole_rows = False
+    is_confidence = True
 
     @property
     def top_label(self) -> Notion:
@@ -252,23 +261,35 @@ BINARY: Notion = _Binary(
     "binary",
     "binary",
     "Among rows that are given the probability f of class {name}, is a share f of that class?",
+    "Is the probability of class {name} right?",
+    "probabilities of class {name}",
+    "typical gap",
 )
 TOP_LABEL: Notion = _TopLabel(
     "top-label",
     "top-label",
     "Among rows whose predicted class has probability f, is a share f right?",
+    "Is its confidence right?",
+    "confidence",
+    "typical gap, confidence",
 )
 CLASSWISE: Notion = _Classwise(
     "classwise",
     "class-wise",
     "For each class: among rows that are given its probability f, is a share f of that class? "
     "The errors of all classes are added up.",
+    "Is each class's probability right?",
+    "class probabilities",
+    "typical gap, per class",
 )
 CANONICAL: Notion = _Canonical(
     "canonical",
     "canonical",
     "Among rows with the same whole vector f of probabilities, do the classes occur with those "
     "frequencies?",
+    "Is the whole vector of probabilities right?",
+    "probability vectors",
+    "typical gap, whole vector",
 )
 
 NOTIONS: dict[str, Notion] = {

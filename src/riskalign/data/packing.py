@@ -12,15 +12,24 @@ from typing import Any
 
 import numpy as np
 
+from riskalign.data.cells import OFFSET_BITS
 from riskalign.data.counting import Part
 from riskalign.data.counts import CellCounts
 from riskalign.data.distinct import HALF, WHOLE, Rows, distinct, row_hashes
 from riskalign.data.format import Array, SketchFormatError
 from riskalign.data.rows import RowTable
-from riskalign.data.totals import Totals
+from riskalign.data.settings import Settings
+from riskalign.data.totals import UNIT, Totals
+from riskalign.data.weights import exponent_of, in_units
 
-LARGEST_PROBABILITY = 1.01
-"""Rounded probabilities may lie a little above 1; validation allows 1.001."""
+SLACK = 0.01
+"""Rounded probabilities may lie a little above 1, and so may their sum; validation allows 1.001."""
+
+ROUNDING, UNDERFLOW = 1e-6, 1e-300
+"""How far sums of weights may differ from what holds for them, relative and absolute."""
+
+WORST_LOG_LOSS, WORST_BRIER = 20.8, 2.1
+"""No row's log loss, floored at 1e-9, or Brier score is larger."""
 
 PLAIN = ("counts", "offsets")
 WEIGHTED = ("counts", "totals", "squares", "moments")
@@ -52,6 +61,7 @@ class Reader:
     def __init__(self, settings: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
         self.settings = settings
         self.arrays = arrays
+        self.total: float | None = None  # of all weights, in their unit, as soon as it is known
 
     def check(self, holds: bool | np.bool_, what: str) -> None:
         """Raise an error about something unless it holds."""
@@ -82,15 +92,18 @@ class Reader:
         self.check(type(value) is int and least <= value <= most, f"`{name}`")
         return int(value)
 
-    def rows(self, width: int, limit: int, n_labels: int, n: int, weighted: bool) -> RowTable:
+    def rows(self, settings: Settings, n: int, weighted: bool, exponent: int) -> RowTable:
         """The table of rows."""
+        width, limit, n_labels = settings.width, settings.limit, settings.n_labels
         predictions = self._floats("rows.predictions")
         labels, counts = self._integers("rows.labels"), self._integers("rows.counts")
         m = len(counts)
         weights = self._floats("rows.weights") if weighted else np.ones(m)
         self.check(predictions.shape == (m, width), "the shape of its rows")
         self.check(len(labels) == len(weights) == m, "the number of its rows")
-        self.check((predictions <= LARGEST_PROBABILITY).all(), "a prediction")
+        self.check((predictions <= 1 + SLACK).all(), "a prediction")
+        sums = predictions.sum(axis=1)
+        self.check(width == 1 or (np.abs(sums - 1) <= SLACK).all(), "the sum of a row")
         self.check((labels < n_labels).all() and (counts > 0).all(), "a label or count of its rows")
         hashes = row_hashes(predictions, labels, weights)
         rows = Rows(hashes, predictions, labels, weights, counts)
@@ -99,6 +112,11 @@ class Reader:
         held = sum(counts.tolist())
         complete = thresholds == (HALF, WHOLE)
         self.check(held == n if complete else held < n, "the sum of its rows' counts")
+        if weighted:
+            self.check(exponent_of(weights) <= exponent, "a weight of its rows")
+            if complete:
+                total = (in_units(weights, exponent) * counts).sum(keepdims=True)
+                self._check_total(total, n, "the weights of its rows")
         return RowTable.restored(rows, limit, thresholds)
 
     def _thresholds(self, rows: Rows, limit: int) -> tuple[int, int]:
@@ -130,17 +148,52 @@ class Reader:
         self.check((number > 0).all() and (number <= n).all(), f"a count of `{name}`")
         per_problem = np.bincount(codes // of_problem, number, counts.n_problems)
         self.check((per_problem == n).all() or n == 0, f"the sum of `{name}`")
-        if not weighted:
-            self.check((rest[0] >> 20 <= number).all(), f"an offset of `{name}`")
+        if weighted:
+            self._check_weighted(name, number, *rest)
+            totals = np.bincount(codes // of_problem, rest[0], counts.n_problems)
+            self._check_total(totals, n, f"the weights of `{name}`")
+        else:
+            self.check((rest[0] >> OFFSET_BITS < number).all(), f"an offset of `{name}`")
+        if counts.n_problems > 1:  # of every row, one class came true
+            true = codes % of_problem >= counts.cells.n_slots
+            self.check(int(number[true].sum()) == n, f"the labels of `{name}`")
         counts.restore(Part(codes, (number, *rest)), n, weighted, exponent)
+
+    def _check_weighted(
+        self, name: str, number: Array, totals: Array, squares: Array, moments: Array
+    ) -> None:
+        """Refuse sums per cell that no weights below 2 give, which those in their unit are."""
+        high, low = 1 + ROUNDING, 1 - ROUNDING
+        self.check((totals <= 2 * high * number).all(), f"a weight of `{name}`")
+        largest = np.minimum(totals, 2.0) * totals  # every w is at most 2, and at most the sum
+        self.check((squares <= high * largest + UNDERFLOW).all(), f"a square of `{name}`")
+        smallest = totals * totals / number  # if all w were equal
+        self.check((squares >= low * smallest - UNDERFLOW).all(), f"a square of `{name}`")
+        most = high * totals * (1 << OFFSET_BITS) + UNDERFLOW
+        self.check((moments <= most).all(), f"an offset of `{name}`")
+
+    def _check_total(self, totals: Array, n: int, what: str) -> None:
+        """Refuse weights of all rows that are not the same everywhere, or not in their unit.
+
+        The largest weight lies between 1 and 2, unless all are 0.
+        """
+        first = self.total = float(totals[0]) if self.total is None else self.total
+        self.check((np.abs(totals - first) <= ROUNDING * first).all(), what)
+        self.check(first == 0 or 1 - ROUNDING <= first <= 2 * (1 + ROUNDING) * n, what)
 
     def fill_totals(self, totals: Totals, n: int, weighted: bool, exponent: int) -> None:
         """Give empty totals their sums."""
         losses = self.settings["losses"]
         self.check(isinstance(losses, list) and len(losses) == 2, "`losses`")
         self.check(all(type(x) is int and 0 <= x < 2**128 for x in losses), "`losses`")
-        sums = self._floats("losses") if weighted else np.zeros(3)
+        sums = self._floats("losses") if weighted else np.array([n, *(x / 2**UNIT for x in losses)])
         self.check(sums.shape == (3,), "`losses`")
+        if weighted:
+            self._check_total(sums[:1], n, "`losses`")
+        worst = sums[0] * (1 + ROUNDING)
+        within = sums[1] <= WORST_LOG_LOSS * worst and sums[2] <= WORST_BRIER * worst
+        self.check(within, "`losses`")
+        sums = sums if weighted else np.zeros(3)
         totals.restore((losses[0], losses[1]), sums, n, weighted, exponent)
 
     def _floats(self, name: str) -> Array:

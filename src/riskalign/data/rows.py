@@ -187,6 +187,14 @@ class RowTable:
         self._settle()
         return self
 
+    def follow(self, other: RowTable) -> None:
+        """Drop from now on what another table drops, into which this one will be merged.
+
+        Another thread may be filling the other table: its thresholds only fall.
+        """
+        mine, others = self._thresholds, other._thresholds
+        self._thresholds = (min(mine[0], others[0]), min(mine[1], others[1]))
+
     def find(
         self, predictions: Numbers, labels: LabelArray, weights: FloatArray | None = None
     ) -> IntArray:

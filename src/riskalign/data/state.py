@@ -67,6 +67,20 @@ class SketchState:
         self.top = CellCounts(1, FINE, N_BINS) if notion.whole_rows else None
         self.totals = None if notion.is_one_class else Totals()
 
+    @classmethod
+    def of_sample(
+        cls, settings: Settings, p: Numbers, labels: LabelArray, weights: FloatArray | None
+    ) -> SketchState:
+        """The state of a sample in memory, which gets no more rows; parameters as for `update`.
+
+        Where the rows that are kept are all of it, counts and sums stay empty: nobody asks them.
+        """
+        state = cls(settings)
+        if len(labels) > settings.limit:
+            return state.update(p, labels, weights)
+        state._add_rows(*state.notion.reduce(p, labels), weights)
+        return state
+
     def update(
         self, p: Numbers, labels: LabelArray, weights: FloatArray | None = None
     ) -> SketchState:
@@ -82,17 +96,19 @@ class SketchState:
         """
         self._expect(len(labels))
         points, outcomes = self.notion.reduce(p, labels)
-        matrix = points[:, None] if points.ndim == 1 else points
-        self.rows.add(matrix, outcomes, weights)
+        self._add_rows(points, outcomes, weights)
         if self.counts is not None:
             self.counts.add(points, outcomes, weights)
         if self.top is not None:
             self.top.add(*TOP_LABEL.reduce(p, labels), weights)
         if self.totals is not None:
             self.totals.add(p, labels, weights)
-        self.n_rows += len(labels)
-        self.weighted |= weights is not None and len(labels) > 0
         return self
+
+    def _add_rows(self, points: Numbers, outcomes: LabelArray, weights: FloatArray | None) -> None:
+        self.rows.add(points[:, None] if points.ndim == 1 else points, outcomes, weights)
+        self.n_rows += len(outcomes)
+        self.weighted |= weights is not None and len(outcomes) > 0
 
     def merge(self, other: SketchState) -> SketchState:
         """Add the rows of another state in place, and return this state."""
@@ -237,10 +253,11 @@ class SketchState:
         notion, classes = reader.text("notion"), reader.texts("classes")
         reader.check(notion in NOTIONS and len(classes) >= 2, "its notion or classes")
         state = cls(Settings(notion, classes, reader.whole("limit"), reader.whole("bits", 16)))
-        n, settings = reader.whole("n_rows", MOST_ROWS), state.settings
+        n = reader.whole("n_rows", MOST_ROWS)
         weighted, exponent = reader.truth("weighted"), reader.whole("exponent", 1023, -1074)
+        reader.check(weighted or exponent == 0, "`exponent`")
         state.n_rows, state.weighted = n, weighted
-        state.rows = reader.rows(settings.width, settings.limit, settings.n_labels, n, weighted)
+        state.rows = reader.rows(state.settings, n, weighted, exponent)
         for name, counts in (("counts", state.counts), ("top", state.top)):
             if counts is not None:
                 reader.fill_counts(counts, name, n, weighted, exponent)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, softmax
 
+from riskalign.data.labels import as_numbers, class_names, class_numbers, listed, reject_swapped
 from riskalign.data.sample import Sample
 from riskalign.data.weights import exponent_of, in_units
-from riskalign.equations.arrays import FloatArray, IntArray
+from riskalign.equations.arrays import FloatArray, LabelArray
 
 OUTWEIGHED = 1e-12
 """The least share of the heaviest sample that the others must weigh together: sums without a
@@ -34,75 +37,146 @@ def one_of(name: str, value: object, known: Iterable[str]) -> str:
 def as_sample(
     y_true: object,
     y_prob: object,
-    *,
     sample_weight: object = None,
     from_logits: bool = False,
     normalize: bool = False,
     ignore_index: int | None = None,
     classes: Sequence[object] | None = None,
+    *,
     fewest: int = 2,
 ) -> Sample:
     """Check predictions and labels, and bring them to one form.
 
-    Parameters are those of `riskalign.calibration_error`; fewer samples than `fewest` are an
-    error, as are fewer with a positive weight. Weights of a whole sample are divided by a power
-    of two, so that the largest lies between 1 and 2; those of a batch (`fewest` below 2) stay.
+    Parameters are those of `riskalign.calibration_error`, in the order in which all functions take
+    them; fewer samples than `fewest` are an error, as are fewer with a positive weight. Weights of
+    a whole sample are divided by a power of two, so that the largest lies between 1 and 2; those of
+    a part (`fewest` below 2) stay.
     """
+    batch = as_batch(
+        y_true, y_prob, sample_weight, from_logits, normalize, ignore_index, classes, pairs=True
+    )
+    n = len(batch.labels)
+    if n < fewest:
+        raise ValueError(
+            f"At least two samples are needed (each is estimated from the others); found {n}."
+        )
+    weights = np.ones(n) if batch.weights is None else batch.weights
+    if batch.weights is not None and fewest >= 2:
+        _check_shares(weights)
+        weights = in_units(weights, exponent_of(weights))
+    labels = batch.labels.astype(np.intp, copy=False)
+    return Sample(batch.probabilities, labels, weights, batch.classes)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Checked rows, held as they came: nothing is copied that need not be.
+
+    Attributes
+    ----------
+    probabilities : (n, K), or (n,) for one probability
+    labels : (n,), integers of any size
+    weights : (n,), or None where all are 1
+    classes : K names
+    """
+
+    probabilities: FloatArray
+    labels: LabelArray
+    weights: FloatArray | None
+    classes: tuple[str, ...]
+
+
+def as_batch(
+    y_true: object,
+    y_prob: object,
+    sample_weight: object = None,
+    from_logits: bool = False,
+    normalize: bool = False,
+    ignore_index: int | None = None,
+    classes: Sequence[object] | None = None,
+    *,
+    pairs: bool = False,
+) -> Batch:
+    """Check rows of a sample, however few; with `pairs` one probability p becomes (1 - p, p)."""
+    classes = None if classes is None else listed(classes)
     scores = _numeric(y_prob, "y_prob")
     truth = _array(y_true, "y_true")
     if classes is None:
-        truth = _as_numbers(truth)
-    _reject_swapped(truth, scores)
-    if scores.ndim not in (1, 2) or (scores.ndim == 2 and scores.shape[1] < 2):
-        raise ValueError(
-            f"`y_prob` must have shape (n,) for one probability or (n, K) with K >= 2; found "
-            f"{scores.shape}. Pass `y_prob[:, 0]` for a single column, or reshape."
-        )
+        truth = as_numbers(truth)
+    reject_swapped(truth, scores)
+    _check_shape(scores)
     if len(truth) != len(scores):
         raise ValueError(
             f"`y_true` and `y_prob` must have the same length; found {len(truth)} and "
             f"{len(scores)}."
         )
-    weights = _weights(sample_weight, len(scores))
+    weights = None if sample_weight is None else _weights(sample_weight, len(scores))
     if ignore_index is not None:
         if truth.ndim != 1:
             raise ValueError("`ignore_index` needs labels of shape (n,), not one-hot rows.")
         keep = truth != ignore_index
-        truth, scores, weights = truth[keep], scores[keep], weights[keep]
-    if len(scores) < fewest:
-        raise ValueError(
-            "At least two samples are needed (each is estimated from the others); found "
-            f"{len(scores)}."
-        )
-    _check_weights(weights, fewest)
-    if fewest >= 2:
-        weights = in_units(weights, exponent_of(weights))
-
+        truth, scores = truth[keep], scores[keep]
+        weights = None if weights is None else weights[keep]
+    if weights is not None:
+        _check_weights(weights)
     if from_logits:
-        probabilities = _from_logits(scores, normalize)
+        probabilities = _from_logits(scores, normalize, pairs)
     else:
-        probabilities = _probabilities(scores, normalize)
-    n_classes = probabilities.shape[1]
-    names = _class_names(classes, n_classes)
-    labels = _labels(truth, n_classes, classes)
-    return Sample(probabilities, labels, weights, names)
+        probabilities = _probabilities(scores, normalize, pairs)
+    n_classes = 2 if probabilities.ndim == 1 else probabilities.shape[1]
+    names = class_names(classes, n_classes)
+    return Batch(probabilities, class_numbers(truth, n_classes, classes), weights, names)
+
+
+def as_probabilities(
+    y_prob: object, *, from_logits: bool = False, normalize: bool = False
+) -> FloatArray:
+    """Check predictions without labels, ``(n,)`` or ``(n, K)``, and return them as ``(n, K)``."""
+    scores = _numeric(y_prob, "y_prob")
+    _check_shape(scores)
+    if from_logits:
+        return _from_logits(scores, normalize, pairs=True)
+    return _probabilities(scores, normalize, pairs=True)
+
+
+def _check_shape(scores: FloatArray) -> None:
+    if scores.ndim not in (1, 2) or (scores.ndim == 2 and scores.shape[1] < 2):
+        raise ValueError(
+            f"`y_prob` must have shape (n,) for one probability or (n, K) with K >= 2; found "
+            f"{scores.shape}. Pass `y_prob[:, 0]` for a single column, or reshape."
+        )
 
 
 def _array(values: object, name: str) -> npt.NDArray[Any]:
     if np.ma.is_masked(values):
         raise ValueError(f"`{name}` has masked entries. Drop those samples from all arguments.")
     try:
-        array = np.asarray(values)
-    except (TypeError, ValueError, RuntimeError) as error:
+        array = np.asarray(_on_host(values))
+    except (TypeError, ValueError, RuntimeError, BufferError) as error:
         raise TypeError(
             f"`{name}` cannot be read as an array ({error}). Pass a numpy array, a list, a data "
-            "frame or a tensor on the CPU without gradient (`tensor.detach().cpu()`)."
+            "frame or a tensor."
         ) from error
     if array.ndim == 0:
         raise TypeError(
             f"`{name}` must be array-like with one entry a sample; found {type(values).__name__}."
         )
     return array
+
+
+def _on_host(values: object) -> object:
+    """Tensors as arrays that numpy reads: on the CPU, without gradient; other things as they are.
+
+    Nothing is imported: who has a tensor has imported its library.
+    """
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(values, torch.Tensor):
+        tensor = values.detach().cpu()
+        # numpy has no bfloat16; float32 holds all of its numbers.
+        return tensor.float() if tensor.dtype == torch.bfloat16 else tensor
+    if hasattr(values, "__dlpack__") and not hasattr(values, "__array__"):
+        return np.from_dlpack(values)
+    return values
 
 
 def _numeric(values: object, name: str) -> FloatArray:
@@ -121,60 +195,22 @@ def _numeric(values: object, name: str) -> FloatArray:
     return array.astype(np.float64, copy=False)
 
 
-def _as_numbers(truth: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Labels that are objects or strings as numbers; other labels as they are."""
-    if truth.dtype.kind not in "OUSfiub":
-        raise TypeError(
-            f"`y_true` must hold class numbers; found {truth.dtype}. Pass `classes=` for other "
-            "labels."
-        )
-    if truth.dtype.kind not in "OUS":
-        return truth
-    try:
-        return truth.astype(np.float64)
-    except OverflowError:
-        raise ValueError(
-            "`y_true` holds an integer that is too large for a class number. Pass `classes=` for "
-            "other labels."
-        ) from None
-    except (TypeError, ValueError):
-        raise TypeError(
-            "`y_true` holds names. Pass `classes=` with the names in the order of the columns "
-            "of `y_prob` (for one probability: the negative class, then the positive)."
-        ) from None
-
-
-def _reject_swapped(truth: npt.NDArray[Any], scores: FloatArray) -> None:
-    fractional = truth.dtype.kind == "f" and bool(np.any(truth != np.floor(truth)))
-    if fractional and np.isfinite(truth).all():
-        raise ValueError(
-            "`y_true` must hold labels, found fractions. The order is (y_true, y_prob): were the "
-            "two swapped? Soft labels are not supported."
-        )
-    if truth.ndim == 1 and scores.ndim == 2 and len(truth) == scores.shape[1] != len(scores):
-        raise ValueError(
-            f"`y_prob` has shape {scores.shape} for {len(truth)} labels; rows are samples. "
-            "Pass `y_prob.T`."
-        )
-
-
 def _weights(sample_weight: object, n: int) -> FloatArray:
-    if sample_weight is None:
-        return np.ones(n)
     weights = _numeric(sample_weight, "sample_weight")
     if weights.shape != (n,):
         raise ValueError(f"`sample_weight` must have shape ({n},); found {weights.shape}.")
     return weights
 
 
-def _check_weights(weights: FloatArray, fewest: int) -> None:
+def _check_weights(weights: FloatArray) -> None:
     if not np.isfinite(weights).all() or (weights < 0).any():
         row = int(np.argmax(~np.isfinite(weights) | (weights < 0)))
         raise ValueError(
             f"`sample_weight` must be finite and not negative; row {row} has {weights[row]}."
         )
-    if fewest < 2:
-        return
+
+
+def _check_shares(weights: FloatArray) -> None:
     heaviest = int(np.argmax(weights))
     shares = in_units(weights, exponent_of(weights))  # their sum stays finite
     found = f"; row {heaviest} outweighs them with {weights[heaviest]:.3g}"
@@ -202,7 +238,7 @@ def check_shares(n_positive: float, total: float, heaviest: float, found: str = 
         )
 
 
-def _from_logits(scores: FloatArray, normalize: bool) -> FloatArray:
+def _from_logits(scores: FloatArray, normalize: bool, pairs: bool) -> FloatArray:
     if normalize:
         raise ValueError("`normalize` is for probabilities: a softmax already sums to one.")
     _reject_nan(scores)
@@ -210,7 +246,7 @@ def _from_logits(scores: FloatArray, normalize: bool) -> FloatArray:
         row = int(np.argmax(np.isinf(scores.reshape(len(scores), -1)).any(axis=1)))
         raise ValueError(f"`y_prob` holds an infinite logit in row {row}. Replace or drop it.")
     if scores.ndim == 1:
-        return np.stack([expit(-scores), expit(scores)], axis=1)
+        return np.stack([expit(-scores), expit(scores)], axis=1) if pairs else expit(scores)
     result: FloatArray = softmax(scores, axis=1)
     return result
 
@@ -222,26 +258,36 @@ def _reject_nan(scores: FloatArray) -> None:
     if rows.any():
         raise ValueError(
             f"`y_prob` holds NaN in {np.count_nonzero(rows)} of {len(scores)} rows, first in row "
-            f"{int(np.argmax(rows))}. Drop those rows or mend the predictions."
+            f"{int(np.argmax(rows))}. Drop those rows or correct the predictions."
         )
 
 
-def _probabilities(scores: FloatArray, normalize: bool) -> FloatArray:
-    _reject_nan(scores)
+def _probabilities(scores: FloatArray, normalize: bool, pairs: bool) -> FloatArray:
     low, high = float(scores.min(initial=0.0)), float(scores.max(initial=0.0))
+    if np.isnan(low):
+        _reject_nan(scores)
     if low < 0 or (high > 1 + ROW_SUM_TOLERANCE and not normalize):
+        found = f"`y_prob` must lie in [0, 1]; found values from {low:.4g} to {high:.4g}."
+        if scores.ndim == 1 and low >= 0 and (scores == np.floor(scores)).all():
+            raise ValueError(
+                f"{found} These look like class labels: pass probabilities, such as those of "
+                "`predict_proba`."
+            )
         raise ValueError(
-            f"`y_prob` must lie in [0, 1]; found values from {low:.4g} to {high:.4g}. Pass "
-            "`from_logits=True` for logits, `normalize=True` to rescale counts or votes."
+            f"{found} Pass `from_logits=True` for logits, `normalize=True` to rescale counts or "
+            "votes."
         )
     if not np.isfinite(high):
-        raise ValueError("`y_prob` holds infinite values. Drop those rows or mend the predictions.")
+        raise ValueError(
+            "`y_prob` holds infinite values. Drop those rows or correct the predictions."
+        )
     if scores.ndim == 1:
         if normalize:
             raise ValueError(
-                "`normalize` needs `y_prob` of shape (n, K); found one probability a row."
+                "`normalize` needs `y_prob` of shape (n, K); found one probability per row."
             )
-        return np.stack([1.0 - scores, scores], axis=1)
+        # A probability may lie above 1 by rounding; that of the other class is then 0.
+        return np.stack([np.maximum(1.0 - scores, 0.0), scores], axis=1) if pairs else scores
     sums = scores.sum(axis=1)
     if normalize:
         if (sums <= 0).any():
@@ -258,59 +304,3 @@ def _probabilities(scores: FloatArray, normalize: bool) -> FloatArray:
             f"{sums[row]:.4g}. Pass `from_logits=True` for logits, `normalize=True` to rescale."
         )
     return scores
-
-
-def _class_names(classes: Sequence[object] | None, n_classes: int) -> tuple[str, ...]:
-    if classes is None:
-        return tuple(str(k) for k in range(n_classes))
-    names = tuple(str(c) for c in classes)
-    if len(names) != n_classes or len(set(names)) != n_classes:
-        raise ValueError(
-            f"`classes` must name each of the {n_classes} columns of `y_prob` once, in their "
-            f"order; found {len(names)} names, {len(set(names))} different."
-        )
-    return names
-
-
-def _labels(truth: npt.NDArray[Any], n_classes: int, classes: Sequence[object] | None) -> IntArray:
-    if truth.ndim == 2:
-        return _from_one_hot(truth, n_classes)
-    if truth.ndim != 1:
-        raise ValueError(f"`y_true` must have shape (n,) or one-hot (n, K); found {truth.shape}.")
-    if classes is not None:
-        column = {c: k for k, c in enumerate(classes)}
-        try:
-            return np.array([column[label] for label in truth.tolist()], dtype=np.intp)
-        except KeyError as error:
-            raise ValueError(
-                f"`y_true` holds {error.args[0]!r}, which is not among `classes`. The classes are "
-                f"{', '.join(repr(c) for c in list(classes)[:10])}"
-                f"{', ...' if n_classes > 10 else ''}."
-            ) from None
-    if truth.dtype.kind == "f" and not np.isfinite(truth).all():
-        row = int(np.argmax(~np.isfinite(truth)))
-        raise ValueError(f"`y_true` holds {truth[row]} in row {row}. Drop unlabelled rows.")
-    out = (truth < 0) | (truth >= n_classes)
-    if out.any():
-        row = int(np.argmax(out))
-        raise ValueError(
-            f"`y_true` must hold labels 0 to {n_classes - 1} for {n_classes} classes; row {row} "
-            f"has {truth[row]}. Pass `classes=` for other labels, `ignore_index=` for padding."
-        )
-    return truth.astype(np.intp)
-
-
-def _from_one_hot(truth: npt.NDArray[Any], n_classes: int) -> IntArray:
-    values = truth.astype(np.float64)
-    if values.shape[1] != n_classes:
-        raise ValueError(
-            f"One-hot `y_true` must have a column for each of the {n_classes} classes; found "
-            f"shape {values.shape}."
-        )
-    valid = np.isin(values, (0.0, 1.0)).all(axis=1) & (values.sum(axis=1) == 1)
-    if not valid.all():
-        raise ValueError(
-            f"`y_true` of shape (n, K) must be one-hot: a single 1 a row; row "
-            f"{int(np.argmax(~valid))} is not. Pass class numbers of shape (n,) otherwise."
-        )
-    return np.argmax(values, axis=1).astype(np.intp)

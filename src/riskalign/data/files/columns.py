@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -14,6 +15,8 @@ PROBABILITY = re.compile(
     r"(?:y_)?(?:p|probs?|probas?|probability|probabilities)(?:(?:[_.: -]|(?=\d))(?P<name>.+))?",
     re.IGNORECASE,
 )
+SCORE = re.compile(r"(?:y_)?scores?(?:(?:[_.: -]|(?=\d))(?P<name>.+))?|risk", re.IGNORECASE)
+NUMBERED = re.compile(r"(?P<name>\d+)")
 LOGIT = re.compile(r"logits?(?:(?:[_.: -]|(?=\d))(?P<name>.+))?", re.IGNORECASE)
 
 LONGEST = 30
@@ -29,11 +32,12 @@ class Layout:
 
     Attributes
     ----------
-    label : column of labels
+    label : column of labels; empty where there are none
     scores : columns of probabilities, logits or confidences; one of them may hold lists
     predicted : column of predicted classes, where only the predicted class's probability is known
     names : the classes that the score columns name, None for a single column
     from_logits : whether scores are logits
+    words : what is read, where names do not tell
     """
 
     label: str
@@ -41,21 +45,27 @@ class Layout:
     names: tuple[str, ...] | None = None
     predicted: str | None = None
     from_logits: bool = False
+    words: str = ""
 
     @property
     def needed(self) -> tuple[str, ...]:
         """All columns that are read."""
         extra = () if self.predicted is None else (self.predicted,)
-        return (self.label, *self.scores, *extra)
+        labels = (self.label,) if self.label else ()
+        return (*labels, *self.scores, *extra)
 
     def __str__(self) -> str:
         """The columns in words."""
+        if self.words:
+            return self.words
         what = "logits" if self.from_logits else "probabilities"
         if self.predicted is not None:
             what = f"predicted classes from {self.predicted!r}, their probabilities"
         shown = ", ".join(repr(name[:LONGEST]) for name in self.scores[:3])
         if len(self.scores) > 3:
             shown += f", ... ({len(self.scores)} columns)"
+        if not self.label:
+            return f"no labels, {what} from {shown}"
         return f"labels from {self.label[:LONGEST]!r}, {what} from {shown}"
 
 
@@ -63,9 +73,12 @@ def find_layout(
     columns: Sequence[str],
     *,
     label: str | None = None,
-    probs: str | None = None,
+    probs: str | Sequence[str] | None = None,
     logits: bool = False,
     noun: str = "column",
+    labels_from: str | None = None,
+    nested: Mapping[str, Sequence[str]] | None = None,
+    unlabelled: bool = False,
 ) -> Layout:
     """The layout that the columns' names, or the user's own words, ask for.
 
@@ -73,14 +86,23 @@ def find_layout(
     ----------
     columns : the names there are
     label : the label column, if its name does not say so
-    probs : names with commas between them, or a pattern such as ``model_*``
+    probs : names with commas between them, a pattern such as ``model_*``, or a list of names
     logits : predictions are logits
     noun : what a name stands for: "column", or "key" of an archive
+    labels_from : the name of another file that holds the labels
+    nested : the classes of columns that hold a score per class, by the column's name
+    unlabelled : whether there may be no labels
     """
     found = _Names(columns, noun)
-    chosen_label = found.label(label)
+    chosen_label = labels_from or found.label(label, unlabelled)
+    if probs is None and nested and len(nested) == 1:
+        ((column, classes),) = nested.items()
+        are_logits = _is_logit(column, logits)
+        return Layout(chosen_label, (column,), tuple(classes), from_logits=are_logits)
     if probs is not None:
         scores, names = found.asked_for(probs)
+        if nested and len(scores) == 1 and scores[0] in nested:
+            names = tuple(nested[scores[0]])
         return Layout(chosen_label, scores, names, from_logits=logits)
     families = [(LOGIT, True), (PROBABILITY, logits)] if logits else [(PROBABILITY, False)]
     if not logits:
@@ -92,10 +114,21 @@ def find_layout(
     confidence, predicted = found.matching(CONFIDENCE), found.matching(PREDICTED)
     if len(confidence) == 1 and len(predicted) == 1:
         return Layout(chosen_label, confidence, predicted=predicted[0])
+    for pattern in (SCORE, NUMBERED):
+        scores, names = found.family(pattern, chosen_label)
+        if pattern is SCORE and len(predicted) == 1 and len(scores) == 1 and scores != predicted:
+            return Layout(chosen_label, scores, predicted=predicted[0])
+        counted = pattern is SCORE or names == tuple(map(str, range(len(scores))))
+        if scores and counted:
+            return Layout(chosen_label, scores, names, from_logits=logits)
     raise ValueError(
-        f"no {noun} of predictions was found (p, prob..., p_<class>, logit..., or confidence "
-        f"with pred). Name them with --probs. {found.listed()}"
+        f"no {noun} of predictions was found (p, prob..., p_<class>, score, logit..., 0, 1, ..., "
+        f"or confidence with pred). Name them with --probs. {found.listed()}"
     )
+
+
+def _is_logit(column: str, logits: bool) -> bool:
+    return logits or LOGIT.fullmatch(column.strip()) is not None
 
 
 def find_label(columns: Sequence[str], label: str | None) -> str:
@@ -108,10 +141,13 @@ class _Names:
 
     def __init__(self, columns: Sequence[str], noun: str) -> None:
         self._columns = columns
+        self._counts = Counter(columns)  # there may be 100,000 of them
         self._noun = noun
 
     def listed(self) -> str:
         """The names, for an error."""
+        if not self._columns:
+            return f"There are no {self._noun}s at all."
         shown = ", ".join(repr(name) for name in self._columns[:SHOWN])
         more = ", ..." if len(self._columns) > SHOWN else ""
         return f"The {self._noun}s are {shown}{more}."
@@ -119,7 +155,9 @@ class _Names:
     def matching(self, pattern: re.Pattern[str]) -> tuple[str, ...]:
         return tuple(name for name in self._columns if pattern.fullmatch(name.strip()))
 
-    def label(self, given: str | None) -> str:
+    def label(self, given: str | None, optional: bool = False) -> str:
+        if optional and (not self._counts[given] if given else not self.matching(LABEL)):
+            return ""
         if given is not None:
             return self.named(given, "--label")
         found = self.matching(LABEL)
@@ -136,7 +174,7 @@ class _Names:
 
     def named(self, name: str, option: str) -> str:
         """A name that the user gave, found exactly once."""
-        count = list(self._columns).count(name)
+        count = self._counts[name]
         if count != 1:
             what = "is not there" if count == 0 else f"is there {count} times: rename one"
             raise ValueError(f"the {self._noun} {name!r} of {option} {what}. {self.listed()}")
@@ -162,12 +200,15 @@ class _Names:
             self.named(name, "predictions")
         return _in_order(plain or classes, classes.get)
 
-    def asked_for(self, probs: str) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
-        """Columns by names with commas between them, or by a pattern with one star."""
-        if probs in self._columns:
+    def asked_for(
+        self, probs: str | Sequence[str]
+    ) -> tuple[tuple[str, ...], tuple[str, ...] | None]:
+        """Columns by names, with commas between them or in a list, or by a pattern with a star."""
+        if isinstance(probs, str) and probs in self._columns:
             return (self.named(probs, "--probs"),), None
-        if "*" not in probs:
-            names = [self.named(name.strip(), "--probs") for name in probs.split(",")]
+        if not isinstance(probs, str) or "*" not in probs:
+            listed = probs.split(",") if isinstance(probs, str) else probs
+            names = [self.named(name.strip(), "--probs") for name in listed]
             return _in_order(names, lambda name: _class_of(name) or name, keep_order=True)
         before, _, after = probs.partition("*")
         found = [name for name in self._columns if fnmatchcase(name, probs)]

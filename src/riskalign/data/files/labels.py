@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from riskalign.equations.arrays import IntArray
+
+SCIENTIFIC = re.compile(r"-?\d\.\d+e[+-]\d\d", re.IGNORECASE)
+LARGEST = 2.0**53
+"""Numbers below are told apart as floats."""
 
 
 def spelled(label: object) -> str:
@@ -17,12 +22,20 @@ def spelled(label: object) -> str:
     if isinstance(label, str):
         text = label.strip()
         whole, point, zeros = text.partition(".")
-        return whole if point and not zeros.strip("0") and _is_integer(whole) else text
+        if point and _is_integer(whole) and not zeros.strip("0"):
+            return whole
+        return _scientific(text) if SCIENTIFIC.fullmatch(text) else text
     if isinstance(label, bool | np.bool_):
         return str(bool(label))
     if isinstance(label, float | np.floating) and math.isfinite(label) and label == int(label):
         return str(int(label))
     return "" if label is None or label != label else str(label)  # NaN differs from itself
+
+
+def _scientific(text: str) -> str:
+    """3.000e+00, as numpy.savetxt writes the class 3."""
+    value = float(text)
+    return str(int(value)) if abs(value) < LARGEST and value == int(value) else text
 
 
 def _is_integer(text: str) -> bool:

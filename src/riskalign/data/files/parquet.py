@@ -19,30 +19,45 @@ class ParquetTable:
     """A Parquet file; predictions are numbers in several columns, or lists in one."""
 
     def __init__(self, path: Path) -> None:
-        self._pyarrow, parquet = _pyarrow()
+        self._pyarrow, parquet = import_pyarrow()
         try:
             # By default pyarrow keeps every byte that it has read until the file is closed.
-            self._file = parquet.ParquetFile(path, pre_buffer=False)
-        except self._pyarrow.ArrowInvalid as error:
+            self._file = parquet.ParquetFile(
+                path, pre_buffer=False, page_checksum_verification=True
+            )
+        except PermissionError:
+            raise
+        except (self._pyarrow.ArrowException, OSError) as error:
             raise ValueError(f"this is not a Parquet file ({_first_line(error)}).") from None
         self._types = {field.name: field.type for field in self._file.schema_arrow}
         self.columns = list(self._file.schema_arrow.names)
 
     def cells(self, numbers: Sequence[str]) -> int:
         """See `Table.cells`; the file says how many rows it has."""
-        return int(self._file.metadata.num_rows) * self._width(numbers)
+        try:
+            return int(self._file.metadata.num_rows) * self._width(numbers)
+        except (self._pyarrow.ArrowException, OSError):
+            return 0  # `batches` says what is wrong
 
     def batches(self, words: Sequence[str], numbers: Sequence[str]) -> Iterator[Batch]:
         """See `Table.batches`."""
         first = 0
-        step = max(1, CELLS // max(self._width(numbers), 1))
+        for name in words:
+            if self._pyarrow.types.is_nested(self._types[name]):
+                raise ValueError(
+                    f"column {name!r} holds {self._types[name]}; one number or name per row is "
+                    "needed. Choose another column with --label."
+                )
         try:
+            step = max(1, CELLS // max(self._width(numbers), 1))
             for batch in self._file.iter_batches(step, columns=[*words, *numbers]):
+                if not len(batch):
+                    continue
                 texts: list[list[object]] = [batch.column(name).to_pylist() for name in words]
                 columns = [self._numbers(batch.column(name), name, first) for name in numbers]
                 yield texts, np.hstack([np.empty((len(batch), 0)), *columns])
                 first += len(batch)
-        except (self._pyarrow.ArrowInvalid, OSError) as error:
+        except (self._pyarrow.ArrowException, OSError) as error:
             raise ValueError(f"the file cannot be read ({_first_line(error)}).") from None
 
     def _width(self, numbers: Sequence[str]) -> int:
@@ -90,7 +105,8 @@ class ParquetTable:
         return f"row {row}"
 
 
-def _pyarrow() -> tuple[Any, Any]:
+def import_pyarrow() -> tuple[Any, Any]:
+    """The modules pyarrow and pyarrow.parquet, or an error that says how to install them."""
     try:
         import pyarrow
         import pyarrow.compute

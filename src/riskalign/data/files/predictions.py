@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from riskalign.data.files.arrays import archive_array, archive_keys, single_array
-from riskalign.data.files.columns import Layout, find_label, find_layout
+from riskalign.data.files.arrays import archive_arrays, archive_keys, single_array
+from riskalign.data.files.columns import Layout, find_layout
 from riskalign.data.files.labels import Coding, Spellings, UnknownLabelError
+from riskalign.data.files.nested import HarnessTable
 from riskalign.data.files.parquet import ParquetTable
+from riskalign.data.files.separate import WithLabels, as_labels, label_column
 from riskalign.data.files.tables import CsvTable, JsonLinesTable, Table
 from riskalign.equations.arrays import FloatArray, IntArray
 
@@ -28,6 +30,9 @@ FORMATS = ".csv, .parquet, .npz, .npy or .jsonl"
 LARGE = 4_000_000
 """Numbers above which a file is read in batches: held, they take 32 MB, and estimating a class-wise
 error thirty times that; in batches its memory does not grow, and it takes a third of the time."""
+
+BATCH_NUMBERS = 2_000_000
+"""Numbers of arrays that are converted at once: 16 MB."""
 
 NO_TEXT = "this is not text in UTF-8. Save it as UTF-8."
 
@@ -88,6 +93,21 @@ class PredictionFile:
         return self._table.cells(self._layout.scores) > LARGE
 
     @property
+    def has_labels(self) -> bool:
+        """Whether the file tells what came true."""
+        return bool(self._layout.label)
+
+    @property
+    def is_log(self) -> bool:
+        """Whether predictions come from the log of another tool, which is not rewritten."""
+        return isinstance(self._table, HarnessTable)
+
+    @property
+    def score_columns(self) -> tuple[str, ...]:
+        """Names of the columns that hold predictions."""
+        return self._layout.scores
+
+    @property
     def classes(self) -> tuple[str, ...] | None:
         """Names of the classes, None where the file has none."""
         return None if self.top_label else self._classes
@@ -98,14 +118,18 @@ class PredictionFile:
             yield part.y_true, part.scores
 
     def batches(self) -> Iterator[Predictions]:
-        """The rows, some at a time; may be called again."""
+        """The rows, some at a time; may be called again. Without labels, they are all class 0."""
         layout = self._layout
         words = [layout.label] if layout.predicted is None else [layout.label, layout.predicted]
+        words = words if self.has_labels else []
         coding, spellings, first = None, Spellings(), 0
         try:
             for texts, numbers in self._table.batches(words, layout.scores):
                 scores = numbers[:, 0] if numbers.shape[1] == 1 else numbers
-                if self.top_label:
+                if not self.has_labels:
+                    names = None if self.top_label else self._classes
+                    yield Predictions(np.zeros(len(numbers), dtype=np.intp), scores, names)
+                elif self.top_label:
                     truth, predicted = ([spellings[word] for word in column] for column in texts)
                     right = [a == b for a, b in zip(truth, predicted, strict=True)]
                     yield Predictions(np.array(right, dtype=np.intp), scores, None)
@@ -119,11 +143,13 @@ class PredictionFile:
             raise _in_file(self.path, error) from None
 
     def _coding(self, width: int) -> Coding:
+        if width == 0:
+            raise ValueError("the lists of predictions are empty.")
         n_classes = 2 if width == 1 else width
         if self._classes is not None and len(self._classes) != n_classes:
             raise ValueError(
                 f"there are predictions for {n_classes} classes, but {len(self._classes)} names: "
-                f"{', '.join(self._classes[:8])}. Give one name a class with --classes"
+                f"{', '.join(self._classes[:8])}. Give one name per class with --classes"
                 f"{' (the negative class, then the positive)' if width == 1 else ''}."
             )
         return Coding(n_classes, self._classes)
@@ -156,6 +182,7 @@ def open_predictions(
     labels: str | Path | None = None,
     logits: bool = False,
     classes: Sequence[str] | None = None,
+    unlabelled: bool = False,
 ) -> PredictionFile:
     r"""Find the labels and predictions of a file; rows are read later.
 
@@ -163,9 +190,10 @@ def open_predictions(
     ----------
     path : a .csv, .tsv, .parquet, .npz, .npy or .jsonl file
     label, probs : columns (keys of an archive) whose names do not tell what they hold
-    labels : the file of labels beside an .npy file of predictions
+    labels : the file of labels, of any format, where `path` holds predictions alone
     logits : predictions are logits; so are those under names that begin with "logit"
     classes : names of the classes, in the order of the predictions
+    unlabelled : whether there may be no labels
 
     Examples
     --------
@@ -180,9 +208,12 @@ def open_predictions(
     """
     path = Path(path)
     if not path.exists():
-        raise FileNotFoundError(f"{path}: no such file.")
+        what = "a symbolic link that leads nowhere" if path.is_symlink() else "no such file"
+        raise FileNotFoundError(f"{path}: {what}.")
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a directory. Name a file in it.")
     try:
-        table, layout = _open(path, label, probs, labels, logits)
+        table, layout = _open(path, label, probs, labels, logits, unlabelled)
     except UnicodeDecodeError:
         raise _in_file(path, ValueError(NO_TEXT)) from None
     except ValueError as error:
@@ -191,42 +222,92 @@ def open_predictions(
 
 
 def _open(
-    path: Path, label: str | None, probs: str | None, labels: str | Path | None, logits: bool
+    path: Path,
+    label: str | None,
+    probs: str | None,
+    labels: str | Path | None,
+    logits: bool,
+    unlabelled: bool,
 ) -> tuple[Table, Layout]:
-    kind = path.suffix.lower()
-    if kind == ".npy":
-        if labels is None:
-            raise ValueError("an .npy file holds predictions alone; give --labels FILE.")
-        return _single(path, Path(labels), label, logits)
     if labels is not None:
-        raise ValueError(f"--labels is for .npy files; name the labels of a {kind} with --label.")
+        return _with_labels(path, Path(labels), label, probs, logits)
+    kind = path.suffix.lower()
+    options: dict[str, Any] = {"label": label, "probs": probs, "logits": logits}
+    options["unlabelled"] = unlabelled
+    if kind == ".npy":
+        if not unlabelled:
+            raise ValueError("an .npy file holds predictions alone; give --labels FILE.")
+        layout = Layout("", (path.name,), from_logits=logits)
+        return _ArrayTable({path.name: single_array(path)}), layout
     if kind == ".npz":
         keys = archive_keys(path)
-        layout = find_layout(keys, label=label, probs=probs, logits=logits, noun="key")
-        return _ArrayTable({key: archive_array(path, key) for key in layout.needed}), layout
-    if kind not in TABLES:
-        raise ValueError(f"files end in {FORMATS}; found {kind or 'no ending'!r}.")
-    table = TABLES[kind](path)
-    return table, find_layout(table.columns, label=label, probs=probs, logits=logits)
+        layout = find_layout(keys, **options, noun="key")
+        return _ArrayTable(archive_arrays(path, layout.needed)), layout
+    table = _table(path)
+    if isinstance(table, JsonLinesTable) and HarnessTable.fits(table.first) and probs is None:
+        target, predicted, confidence = HarnessTable.columns
+        words = HarnessTable.words
+        return HarnessTable(table), Layout(target, (confidence,), None, predicted, words=words)
+    if isinstance(table, CsvTable) and not table.has_names and unlabelled and probs is None:
+        return table, Layout("", tuple(table.columns), from_logits=logits)
+    if isinstance(table, CsvTable) and not table.has_names:
+        n = len(table.columns)
+        raise ValueError(
+            f"the first line holds {n} number{'s' if n > 1 else ''} and no names of columns. If "
+            "these are predictions, give their labels with --labels FILE; else write a line of "
+            "names, such as y,p_0,p_1."
+        )
+    nested = table.nested if isinstance(table, JsonLinesTable) else None
+    return table, find_layout(table.columns, **options, nested=nested)
 
 
-def _single(path: Path, labels: Path, label: str | None, logits: bool) -> tuple[Table, Layout]:
-    """Predictions in an .npy file, labels in another file of any format."""
-    scores = single_array(path)
-    truth = single_array(labels) if labels.suffix == ".npy" else _label_column(labels, label)
-    layout = Layout(labels.name, (path.name,), from_logits=logits)
-    return _ArrayTable({labels.name: truth, path.name: scores}), layout
-
-
-def _label_column(path: Path, label: str | None) -> npt.NDArray[Any]:
-    """The labels of a table."""
+def _table(path: Path) -> Table:
     kind = path.suffix.lower()
     if kind not in TABLES:
-        raise ValueError(f"--labels takes .npy, .csv, .parquet or .jsonl files; found {path.name}.")
+        raise ValueError(f"files end in {FORMATS}; found {kind or 'no ending'!r}.")
+    return TABLES[kind](path)
+
+
+def _with_labels(
+    path: Path, labels: Path, label: str | None, probs: str | None, logits: bool
+) -> tuple[Table, Layout]:
+    """Predictions in one file, labels in another, each of any format."""
+    if not labels.exists():
+        raise ValueError(f"--labels {labels}: no such file.")
+    truth, name = _labels(labels, label), labels.name
+    kind = path.suffix.lower()
+    if kind == ".npy":
+        layout = Layout(name, (path.name,), from_logits=logits)
+        return _ArrayTable({name: truth, path.name: single_array(path)}), layout
+    asked: dict[str, Any] = {"probs": probs, "logits": logits, "labels_from": name}
+    if kind == ".npz":
+        keys = archive_keys(path)
+        layout = find_layout(keys, **asked, noun="key")
+        arrays = archive_arrays(path, layout.scores)
+        return _ArrayTable({name: truth, **arrays}), layout
+    table = _table(path)
+    if isinstance(table, CsvTable) and not table.has_names and probs is None:
+        layout = Layout(name, tuple(table.columns), from_logits=logits)
+    else:
+        nested = table.nested if isinstance(table, JsonLinesTable) else None
+        layout = find_layout(table.columns, **asked, nested=nested)
+    return WithLabels(table, name, truth, labels), layout
+
+
+def _labels(path: Path, label: str | None) -> npt.NDArray[Any]:
+    """The labels of a file of any format, ``(n,)``."""
+    kind = path.suffix.lower()
+    if kind == ".npy":
+        return single_array(path)
+    if kind == ".npz":
+        key = label_column(archive_keys(path), label)
+        return archive_arrays(path, [key])[key]
+    if kind not in TABLES:
+        raise ValueError(f"--labels takes {FORMATS} files; found {path.name}.")
     table = TABLES[kind](path)
-    name = find_label(table.columns, label)
+    name = label_column(table.columns, label)
     parts = [words for (words,), _ in table.batches([name], [])]
-    return np.array([word for part in parts for word in part], dtype=object)
+    return as_labels([word for part in parts for word in part])
 
 
 class _ArrayTable:
@@ -236,7 +317,7 @@ class _ArrayTable:
         lengths = {name: len(np.atleast_1d(array)) for name, array in arrays.items()}
         if len(set(lengths.values())) > 1:
             listed = ", ".join(f"{name!r} has {length:,}" for name, length in lengths.items())
-            raise ValueError(f"the arrays must have one row a sample each: {listed}.")
+            raise ValueError(f"the arrays must have one row per sample each: {listed}.")
         self._arrays = arrays
         self.columns = list(arrays)
 
@@ -246,26 +327,34 @@ class _ArrayTable:
     def batches(
         self, words: Sequence[str], numbers: Sequence[str]
     ) -> Iterator[tuple[list[list[object]], FloatArray]]:
-        texts: list[list[object]] = []
         for name in words:
             if self._arrays[name].ndim != 1:
                 raise ValueError(
-                    f"{name!r} must have one label a row; found shape {self._arrays[name].shape}. "
-                    "Store the class numbers (the argmax of one-hot rows)."
+                    f"{name!r} must have one label per row; found shape "
+                    f"{self._arrays[name].shape}. Store the class numbers (the argmax of one-hot "
+                    "rows)."
                 )
-            texts.append(self._arrays[name].tolist())
-        columns = [self._numbers(name) for name in numbers]
-        yield texts, columns[0] if len(columns) == 1 else np.column_stack(columns)
+        columns = [self._checked(name) for name in numbers]
+        n, width = len(columns[0]), sum(column.shape[1] for column in columns)
+        step = max(1, BATCH_NUMBERS // width)
+        for start in range(0, n, step):
+            rows = slice(start, start + step)
+            texts: list[list[object]] = [self._arrays[name][rows].tolist() for name in words]
+            with np.errstate(invalid="ignore", over="ignore"):  # NaN and infinity are refused later
+                found = np.hstack([column[rows] for column in columns]).astype(np.float64)
+            yield texts, found
 
-    def _numbers(self, name: str) -> FloatArray:
+    def _checked(self, name: str) -> npt.NDArray[Any]:
+        """Predictions ``(n, K)`` of the stored type."""
         array = self._arrays[name]
         if array.ndim not in (1, 2) or array.dtype.kind not in "fiub":
             raise ValueError(
                 f"{name!r} must hold numbers, (n,) or (n, K); found {array.dtype} of shape "
                 f"{array.shape}."
             )
-        values: FloatArray = array.astype(np.float64, copy=False).reshape(len(array), -1)
-        return values
+        if array.size == 0:
+            raise ValueError(f"{name!r} holds no predictions: its shape is {array.shape}.")
+        return array.reshape(len(array), -1)
 
     def place(self, row: int) -> str:
         return f"row {row}"

@@ -1,4 +1,4 @@
-"""Tables of text, read in batches: comma-separated values, and a JSON object a line."""
+"""Tables of text, read in batches: comma-separated values, and a JSON object per line."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any, Protocol, TextIO
 
 import numpy as np
 
+from riskalign.data.files.nested import classes_of, row_of, scores_by_class
 from riskalign.equations.arrays import FloatArray
 
 BATCH = 20_000
@@ -47,7 +48,12 @@ class Table(Protocol):
 
 
 class CsvTable:
-    """Comma-separated values (or semicolons, tabs, bars) under a line of names."""
+    """Comma-separated values (or semicolons, tabs, bars), mostly under a line of names.
+
+    Attributes
+    ----------
+    has_names : whether the first line holds names; where it holds numbers, columns are counted
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -57,7 +63,12 @@ class CsvTable:
             raise ValueError("the file is empty. A first line with the names of columns is needed.")
         self._delimiter = max(DELIMITERS, key=first.count)
         with self._open() as file:
-            self.columns = [name.strip() for name in next(self._rows(file))]
+            first_row = [name.strip() for name in next(self._rows(file))]
+        counted = [str(k) for k in range(len(first_row))]
+        # numpy.savetxt writes no names; 0, 1, 2 are those of pandas
+        pandas = first_row == counted and len(first_row) > 1
+        self.has_names = pandas or not all(map(_is_number, first_row))
+        self.columns = first_row if self.has_names else counted
 
     def _open(self) -> TextIO:
         return self._path.open(encoding="utf-8-sig", newline="")
@@ -68,11 +79,13 @@ class CsvTable:
 
     def batches(self, words: Sequence[str], numbers: Sequence[str]) -> Iterator[Batch]:
         """See `Table.batches`."""
-        word_columns = [self.columns.index(name) for name in words]
-        number_columns = [self.columns.index(name) for name in numbers]
+        places = {name: place for place, name in enumerate(self.columns)}
+        word_columns = [places[name] for name in words]
+        number_columns = [places[name] for name in numbers]
         with self._open() as file:
             rows = self._rows(file)
-            next(rows)
+            if self.has_names:
+                next(rows)
             first = 0
             while batch := self._next_rows(rows, first):
                 texts: list[list[object]] = [[row[i] for row in batch] for i in word_columns]
@@ -83,13 +96,15 @@ class CsvTable:
         try:
             batch = list(islice(rows, BATCH))
         except csv.Error as error:
-            raise ValueError(f"the text cannot be split into columns: {error}.") from None
+            raise ValueError(
+                f"the text cannot be split into columns: {error}. Is a quotation mark left open?"
+            ) from None
         width = len(self.columns)
         if any(len(row) != width for row in batch):
             bad = next(i for i, row in enumerate(batch) if len(row) != width)
             raise ValueError(
                 f"{self.place(first + bad)} has {len(batch[bad])} columns, the first line has "
-                f"{width}. Mend the line, or quote values that contain {self._delimiter!r}."
+                f"{width}. Correct the line, or quote values that contain {self._delimiter!r}."
             )
         return batch
 
@@ -97,16 +112,16 @@ class CsvTable:
         if not columns:
             return np.empty((len(batch), 0))
         pick: Callable[[list[str]], Sequence[str]] = itemgetter(*columns, columns[0])
-        cells = chain.from_iterable(pick(row)[:-1] for row in batch)  # a tuple, even of one
+        cells = list(chain.from_iterable(pick(row)[:-1] for row in batch))  # tuples, even of one
         try:
-            values = np.fromiter(map(float, cells), dtype=np.float64)
+            values = _floats(cells)
         except ValueError:
             row, column = next(
                 (i, k) for i, row in enumerate(batch) for k in columns if not _is_number(row[k])
             )
             raise ValueError(
                 f"{self.place(first + row)}, column {self.columns[column]!r}: "
-                f"{_short(batch[row][column])} is not a number. Mend it or drop the row."
+                f"{_short(batch[row][column])} is not a number. Correct it or drop the row."
             ) from None
         return values.reshape(len(batch), len(columns))
 
@@ -119,22 +134,30 @@ class CsvTable:
         with self._open() as file:
             reader = csv.reader(file, delimiter=self._delimiter)
             rows = filter(None, reader)
-            for _ in islice(rows, row + 2):
+            for _ in islice(rows, row + 1 + self.has_names):
                 pass
             return f"line {reader.line_num}"
 
 
 class JsonLinesTable:
-    """A JSON object a line; predictions are numbers under several keys, or a list under one."""
+    """A JSON object per line; predictions are numbers under several keys, or a list under one.
+
+    Attributes
+    ----------
+    first : the first object
+    nested : keys under which there is a score per class, with the classes (see `nested`)
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        first = next(self._objects(), None)
+        first = next(self.objects(), None)
         if first is None:
-            raise ValueError("the file is empty. A JSON object a line is needed.")
-        self.columns = list(first[1])
+            raise ValueError("the file is empty. A JSON object per line is needed.")
+        _, self.first = first
+        self.columns = list(self.first)
+        self.nested = classes_of(self.first)
 
-    def _objects(self) -> Iterator[tuple[int, dict[str, Any]]]:
+    def objects(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """Line numbers and objects of lines that are not blank."""
         with self._path.open(encoding="utf-8-sig") as file:
             lines = iter(lambda: file.readline(LONGEST_LINE), "")
@@ -142,9 +165,13 @@ class JsonLinesTable:
                 if not line.strip():
                     continue
                 try:
-                    found = json.loads(line)
+                    found = json.loads(line, object_pairs_hook=_without_repeats)
+                except RepeatedKeyError as error:
+                    raise ValueError(f"line {number} {error}.") from None
                 except (ValueError, RecursionError):
                     found = None
+                if isinstance(found, list) and scores_by_class(found) is not None:
+                    found = {"scores": found}  # what a pipeline returned, as it is
                 if not isinstance(found, dict):
                     what = f"line {number} is no JSON object: {_short(line.strip())}."
                     example = '{"label": 1, "probs": [0.2, 0.8]}'
@@ -153,12 +180,12 @@ class JsonLinesTable:
 
     def batches(self, words: Sequence[str], numbers: Sequence[str]) -> Iterator[Batch]:
         """See `Table.batches`."""
-        objects, width = self._objects(), None
+        objects, width = self.objects(), None
         while batch := list(islice(objects, BATCH)):
             texts: list[list[object]] = [
                 [self._value(number, found, name) for number, found in batch] for name in words
             ]
-            rows = [self._row(found, numbers) for _, found in batch]
+            rows = [self._row(number, found, numbers) for number, found in batch]
             width = width or len(rows[0])
             yield texts, self._numbers(batch, rows, numbers, width)
 
@@ -167,11 +194,13 @@ class JsonLinesTable:
         value = found.get(name)
         if value is None or isinstance(value, list | dict):
             what = "is missing" if value is None else f"holds {_short(json.dumps(value))}"
-            raise ValueError(f"line {number}: {name!r} {what}. Mend it or drop the line.")
+            raise ValueError(f"line {number}: {name!r} {what}. Correct it or drop the line.")
         return value
 
-    @staticmethod
-    def _row(found: dict[str, Any], names: Sequence[str]) -> list[Any]:
+    def _row(self, number: int, found: dict[str, Any], names: Sequence[str]) -> list[Any]:
+        if len(names) == 1 and names[0] in self.nested:
+            where = f"line {number}: {names[0]!r}"
+            return row_of(found.get(names[0]), self.nested[names[0]], where)
         if len(names) == 1 and isinstance(found.get(names[0]), list):
             listed: list[Any] = found[names[0]]
             return listed
@@ -195,7 +224,7 @@ class JsonLinesTable:
         expected = "a number" if width == 1 else f"{width} numbers"
         raise ValueError(
             f"line {batch[bad][0]}: {', '.join(names[:3])} must hold {expected}; found {found}. "
-            "Mend the line or drop it."
+            + _advice(rows[bad])
         )
 
     def cells(self, numbers: Sequence[str]) -> int:
@@ -204,8 +233,30 @@ class JsonLinesTable:
 
     def place(self, row: int) -> str:
         """See `Table.place`."""
-        number, _ = next(islice(self._objects(), row, None))
+        number, _ = next(islice(self.objects(), row, None))
         return f"line {number}"
+
+
+class RepeatedKeyError(ValueError):
+    """A key that an object has twice: nobody knows which value is meant."""
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        repeated = next(key for key in keys if keys.count(key) > 1)
+        raise RepeatedKeyError(f"has the key {repeated!r} twice. Remove one of them")
+    return found
+
+
+def _advice(row: list[Any]) -> str:
+    if any(isinstance(value, list | dict) for value in row):
+        return (
+            "Predictions are a list of numbers, numbers by class {class: score}, or a list of "
+            '{"label", "score"}, of the same form on every line.'
+        )
+    return "Correct the line or drop it."
 
 
 def _all_numbers(row: list[Any]) -> bool:
@@ -213,12 +264,18 @@ def _all_numbers(row: list[Any]) -> bool:
     return kinds <= {"f", "i", "u"} and not any(isinstance(value, list) for value in row)
 
 
+def _floats(cells: list[str]) -> FloatArray:
+    if "_" in "".join(cells):
+        raise ValueError("Python reads 0_1 as 1")
+    return np.fromiter(map(float, cells), dtype=np.float64, count=len(cells))
+
+
 def _is_number(text: str) -> bool:
     try:
         float(text)
     except ValueError:
         return False
-    return True
+    return "_" not in text
 
 
 def _short(text: str) -> str:
