@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from oracle_debiased import flattened
 
 import riskalign as ra
-from riskalign.bandwidth.search import CRITERIA as BY_NAME
-from riskalign.bandwidth.search import Search, align, risk_alignment
+from riskalign.bandwidth.criteria import CRITERIA as BY_NAME
+from riskalign.bandwidth.criteria import risk_alignment
+from riskalign.bandwidth.search import Search, align
 from riskalign.data.notions import NOTIONS
 from riskalign.data.validation import as_sample
 from riskalign.equations.kernels import DIRICHLET

@@ -11,14 +11,17 @@ from scipy.special import expit, softmax
 import riskalign as ra
 from riskalign.bandwidth import tuning as weighing
 from riskalign.bandwidth.tuning import (
+    HEARD,
     KEPT,
     MOST,
     MOST_JOINT,
     OWN_SHARE,
+    POOLED,
     TEMPERING,
     WeightedTunings,
     candidate_tunings,
     likelihood_scale,
+    pooled,
 )
 from riskalign.equations.kernels import DIRICHLET
 from riskalign.equations.losses import KL, L2, RANKED, ProperLoss
@@ -202,7 +205,7 @@ def test_large_losses_do_not_overflow():
 def weighed(problems, start="logistic", engine="exact", candidates=None):
     started = [Started.of(problem, STARTS[start]) for problem in problems]
     smoother = choose_smoother(problems, DIRICHLET, engine)
-    return weigh(started, smoother, DIRICHLET, candidates, progress=False)
+    return weigh([(started, smoother)], DIRICHLET, candidates, progress=False)
 
 
 def test_losses_of_candidates_are_sums_over_all_rows():
@@ -219,13 +222,41 @@ def test_losses_of_candidates_are_sums_over_all_rows():
     assert objective[list(found.curve.candidates).index(h)] == pytest.approx(expected, rel=1e-9)
 
 
-def test_problems_of_a_group_are_weighed_each_on_its_own():
-    problems = [binary(80, loss) for loss in (L2.binary, KL)]
+def test_problems_of_a_group_are_weighed_each_on_its_own(monkeypatch):
+    """But for what classes tell each other."""
+    monkeypatch.setattr(weighing, "POOLED", 0.0)
+    problems = [binary(n, KL) for n in (80, 50, 80)]
     together = weighed(problems)
     for problem, found in zip(problems, together, strict=True):
         (alone,) = weighed([problem])
         assert alone.tunings == found.tunings
         np.testing.assert_allclose(alone.weights, found.weights, rtol=1e-9)
+
+
+@pytest.mark.parametrize("n_classes", [1, 2, 3, 7])
+def test_classes_are_pooled_in_part(n_classes):
+    """Against plain loops; the two mirrored problems of two classes have nothing to tell."""
+    losses = 5 * np.random.default_rng(0).random((n_classes, 5))
+    found = pooled(losses)
+    expected = oracle_debiased.pooled(losses.tolist(), POOLED, HEARD)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_a_class_with_evidence_leaves_the_common_choice():
+    """Of six classes one is wavy: it gets a narrow kernel, and the others keep wide ones."""
+    rng = np.random.default_rng(0)
+    problems = []
+    for k in range(6):
+        p = rng.uniform(0.05, 0.95, 4_000)
+        swing = 0.8 * np.sin(30 * p) if k == 0 else 0.0
+        y = rng.random(4_000) < expit(np.log(p / (1 - p)) + swing)
+        problems.append(Problem(str(k), p, y.astype(int), np.ones(4_000), KL))
+    widths = [
+        np.exp(found.weights @ np.log([tuning.bandwidth for tuning in found.tunings]))
+        for found in weighed(problems, engine="grid")
+    ]
+    assert widths[0] < 0.01
+    assert min(widths[1:]) > 4 * widths[0]
 
 
 def test_what_is_there_to_see_is_seen():
@@ -278,3 +309,16 @@ def test_the_order_of_rows_and_classes_does_not_matter(notion):
     )
     assert other.value == pytest.approx(one.value, rel=1e-9)
     assert renamed.value == pytest.approx(one.value, rel=1e-9)
+
+
+def test_weights_sum_to_one_on_any_scale():
+    """On a scale of 1e20 the evidence of candidates that fit alike had no digits left."""
+    tunings = [Tuning(h) for h in (0.01, 0.1, 0.2)]
+    for scale in (0.0, 1.0, 1e20, 1e200):
+        weighted = WeightedTunings(tunings, np.log([0.01, 0.1, 0.2]), scale)
+        own = weighted.own_weights(np.full((3, 2), 0.7))
+        np.testing.assert_allclose(own, np.array([[1, 10, 20]] * 2).T / 31, rtol=1e-12)
+    y = np.zeros(24, dtype=int)
+    f = np.eye(3)[np.arange(24) % 3] + [1e-200, 1e-100, 1e-300]
+    result = ra.calibration_error(y, f, notion="classwise", start="identity")
+    assert result.conditional.max() <= 1  # was 6

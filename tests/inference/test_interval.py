@@ -14,12 +14,12 @@ from riskalign.data.validation import as_sample
 from riskalign.equations.kernels import DIRICHLET
 from riskalign.equations.losses import KL
 from riskalign.equations.starts import STARTS
-from riskalign.estimate import model_of
 from riskalign.inference.interval import Chance, mean_variance_of_gain, paired_error
-from riskalign.inference.null import Model, null_moments
+from riskalign.inference.null import Model, null_estimates, null_sample
 from riskalign.methods import KernelSmoother
 from riskalign.methods.residuals import Debiased
 from riskalign.options import make_case
+from riskalign.pipeline import model_of
 from riskalign.smoothing import Tuning
 
 
@@ -49,6 +49,12 @@ def test_intervals_cover(family, least):
     assert covered >= binom.ppf(0.001, 100, least)
     if truth > 0:  # not wide for safety; estimates of larger errors vary more than those of 0
         assert np.mean(widths) < 1.5 * 3.92 * np.std(values)
+
+
+def null_moments(model, n_samples, seed=0):
+    """Mean and variance of the sum of a model's estimates in the null world."""
+    null = null_estimates(model, n_samples, seed).sum(axis=0)
+    return float(null.mean()), float(np.var(null, ddof=1))
 
 
 def test_canonical_errors_under_label_noise_are_neither_small_nor_missed():
@@ -160,7 +166,7 @@ def test_the_variance_of_gains_is_that_of_drawn_labels(notion):
 
     def estimate(problem, conditional, gain):
         both = {"gains": np.array([gain]), "conditional": np.array([conditional])}
-        return Debiased(problem, *[nothing] * 5, **both, tunings=given)
+        return Debiased(problem, *[nothing] * 5, **both, variance=nothing, tunings=given)
 
     if notion == "classwise":  # class k adds its own gain where it is drawn, 0 elsewhere
         estimates = [
@@ -188,23 +194,36 @@ def test_the_chance_of_an_estimate_is_made_of_its_terms():
     variance = mean_variance_of_gain(model, outcome.residuals)
     assert chance.rate == pytest.approx(variance / effective / plugin)
     assert chance.removed == pytest.approx(removed)
-    assert (chance.bias, chance.noise) == null_moments([model], [1.0], 300, 5)
+    assert (chance.bias, chance.noise) == null_moments(model, 300, 5)
     assert 0 < chance.noise < chance.standard_error(0.01) ** 2
 
 
-def test_the_error_of_a_difference_is_that_of_its_terms_and_of_the_noise():
+@pytest.mark.parametrize("spread", [1e-4, 0.1])
+def test_the_error_of_a_difference_is_that_of_its_terms_and_of_the_noise(spread):
+    """By plain loops over label sets; terms that vary less than noise does have no gains."""
     data = ra.datasets.temperature(200, 3, t2=0.6, seed=0)
     weights = np.random.default_rng(0).uniform(0.5, 2, 200)
     sample = as_sample(data.y_true, data.y_prob, sample_weight=weights)
     case = make_case(sample, "classwise", "l2")
     method = KernelSmoother()
     model = model_of(case, method, method.outcome(case, "exact", False), "exact")
-    terms = np.random.default_rng(0).normal(size=200)
-    _, noise = null_moments([model], [1.0], 200, 3)
-    deviation = terms - np.average(terms, weights=case.sample.weights)
-    share = case.sample.weights / case.sample.weights.sum()
-    variance = np.sum((share * deviation) ** 2) * 200 / 199
-    assert paired_error([model], [1.0], terms, 3) == pytest.approx(np.sqrt(variance + noise))
+    terms = np.random.default_rng(0).normal(0, spread, size=200)
+    null, its_weights = null_sample([model], [1.0], 3)
+    share = its_weights / its_weights.sum()
+
+    def mean_and_variance(each):
+        mean = sum(share * each)
+        return mean, sum((share * (each - mean)) ** 2) * 200 / 199
+
+    means, variances = np.array([mean_and_variance(each) for each in null.T]).T
+    noise = np.var(means, ddof=1)
+    assert noise == pytest.approx(null_moments(model, 200, 3)[1])
+    own = [max(variance - variances.mean(), 0) + noise for variance in variances]
+    inflated = sum((means - means.mean()) ** 2 / own) / (len(own) - 1)
+    gains = max(mean_and_variance(terms)[1] - variances.mean(), 0)
+    assert (gains > 0) == (spread > 0.01)
+    expected = np.sqrt(gains + inflated * noise)
+    assert paired_error([model], [1.0], terms, 3) == pytest.approx(expected)
 
 
 def test_intervals_grow_with_confidence_and_shrink_with_samples():
@@ -220,5 +239,5 @@ def test_intervals_grow_with_confidence_and_shrink_with_samples():
     )
     assert wide.interval[0] <= narrow.interval[0] < narrow.interval[1] < wide.interval[1]
     assert wide.standard_error == narrow.standard_error > 2 * many.standard_error
-    assert "99% interval" in str(wide)
+    assert "99% CI" in str(wide)
     assert wide.to_dict()["interval"] == list(wide.interval)

@@ -21,27 +21,35 @@ from riskalign.equations.starts import (
     information,
     moved,
     prior_precision,
+    products,
     scores,
     slopes_of,
 )
 from riskalign.equations.terms import risk_of
-from riskalign.estimate import sketched_case
 from riskalign.inference import null
 from riskalign.inference.null import (
     Model,
     NullWorld,
     draw_labels,
-    null_moments,
+    null_estimates,
+    null_sample,
     one_per_row,
     representatives,
     systematic_rows,
 )
 from riskalign.methods.residuals import debiased
+from riskalign.pipeline import sketched_case
 from riskalign.smoothing import Tuning, choose_smoother
 from riskalign.smoothing.dense import DenseSmoother
 from riskalign.smoothing.grid import GridSmoother
 
 TUNING = Tuning(0.05, 0.5)
+
+
+def null_moments(model, n_samples, seed=0):
+    """Mean and variance of the sum of a model's estimates in the null world."""
+    null = null_estimates(model, n_samples, seed).sum(axis=0)
+    return float(null.mean()), float(np.var(null, ddof=1))
 
 
 def sample_of(n=60, n_classes=3, weights=None, seed=0, family="temperature"):
@@ -107,7 +115,8 @@ def plain_terms(problem, truth, labels, start, tuning):
     q = smoothed[:, d * p :]
     if p:
         averages = smoothed[:, : d * p].reshape(n, d, p)
-        noise = FitNoise.of(fisher, problem.weights, slopes, averages)
+        size, seen = (products(problem.weights, slopes, each) for each in (slopes, averages))
+        noise = FitNoise.of(fisher, size, seen)
         q = q + moved(averages, pushes)
         shift = noise.own_shift(slopes, pushes)
     R = onto_simplex(started, mirrored(q))
@@ -141,7 +150,7 @@ def test_all_label_sets_at_once_are_each_on_its_own(notion, start, loss, weighte
         )
         np.testing.assert_allclose(world.terms(TUNING), alone, rtol=1e-9, atol=1e-11)
         expected += alone
-    got = model.null_terms(rows, truth, labels)
+    got = sum(model.null_terms(rows, truth, labels))
     np.testing.assert_allclose(got, expected, rtol=1e-9, atol=1e-11)
 
 
@@ -154,7 +163,7 @@ def test_with_f_itself_as_the_start_terms_are_those_of_the_estimate(notion):
     truth = model.truth(rows)
     np.testing.assert_array_equal(truth, sample.probabilities)
     labels = draw_labels(truth, 3, np.random.default_rng(0))
-    got = model.null_terms(rows, truth, labels)
+    got = sum(model.null_terms(rows, truth, labels))
     for b in range(3):
         drawn = replace(sample, labels=labels[:, b])
         problems = model.notion.problems(drawn, KL)
@@ -172,7 +181,7 @@ def test_one_newton_step_is_close_to_a_new_fit(notion):
     rows = np.arange(400)
     truth = model.truth(rows)
     labels = draw_labels(truth, 20, np.random.default_rng(0))
-    got = model.null_terms(rows, truth, labels).mean(axis=0)
+    got = sum(model.null_terms(rows, truth, labels)).mean(axis=0)
     expected = []
     (problem,) = model.notion.problems(sample, L2)
     true = model.notion.truth(truth, sample.probabilities, 0)
@@ -194,8 +203,8 @@ def test_engines_agree(notion):
     model = model_of(sample, notion, KL, tuning=Tuning(0.02))
     truth = model.truth(rows)
     labels = draw_labels(truth, 5, np.random.default_rng(0))
-    exact = model.null_terms(rows, truth, labels)
-    grid = replace(model, engine="grid").null_terms(rows, truth, labels)
+    exact = sum(model.null_terms(rows, truth, labels))
+    grid = sum(replace(model, engine="grid").null_terms(rows, truth, labels))
     np.testing.assert_allclose(grid.mean(axis=0), exact.mean(axis=0), rtol=0, atol=1e-6)
 
 
@@ -210,7 +219,7 @@ def test_hard_rows_give_finite_terms():
         sample = as_sample(y, f)
         for notion in ("top-label", "classwise", "canonical"):
             for start in STARTS:
-                moments = null_moments([model_of(sample, notion, KL, start)], [1.0], len(y))
+                moments = null_moments(model_of(sample, notion, KL, start), len(y))
                 assert np.isfinite(moments).all()
 
 
@@ -316,28 +325,29 @@ def test_each_row_then_stands_for_one_sample():
 def test_moments_are_those_of_the_mean_term():
     sample = sample_of(80, weights=np.linspace(0.5, 2, 80))
     model = model_of(sample)
-    bias, variance = null_moments([model], [1.0], 80, seed=3)
+    bias, variance = null_moments(model, 80, seed=3)
     rows = np.arange(80)
     truth = model.truth(rows)
     labels = draw_labels(truth, null.DRAWS, np.random.default_rng(3))
-    terms = model.null_terms(rows, truth, labels)
+    terms = sum(model.null_terms(rows, truth, labels))
     means = np.average(terms, axis=0, weights=sample.weights)
     assert bias == pytest.approx(means.mean(), rel=1e-9)
     assert variance == pytest.approx(means.var(ddof=1), rel=1e-9)
-    other = null_moments([model], [1.0], 80, seed=4)
+    other = null_moments(model, 80, seed=4)
     assert other != (bias, variance)
 
 
 def test_moments_scale_with_the_number_of_samples():
     model = model_of(sample_of(80))
-    bias, variance = null_moments([model], [1.0], 80)
-    of_more = null_moments([model], [1.0], 800)
+    bias, variance = null_moments(model, 80)
+    of_more = null_moments(model, 800)
     assert of_more == pytest.approx((bias / 10, variance / 100))
 
 
 def test_a_model_less_itself_has_no_noise():
     model = model_of(sample_of(80))
-    assert null_moments([model, model], [1.0, -1.0], 80) == (0.0, 0.0)
+    null, _ = null_sample([model, model], [1.0, -1.0])
+    assert not null.any()
 
 
 def test_rows_of_several_samples_are_drawn_as_their_samples():
@@ -349,8 +359,7 @@ def test_rows_of_several_samples_are_drawn_as_their_samples():
     expanded = replace(plain.take(each), weights=np.ones(len(each)))
     for notion in ("classwise", "canonical"):
         one, other = (
-            null_moments([model_of(sample, notion)], [1.0], len(each))
-            for sample in (table, expanded)
+            null_moments(model_of(sample, notion), len(each)) for sample in (table, expanded)
         )
         assert one == pytest.approx(other, rel=1e-9)
 
@@ -371,7 +380,7 @@ def test_moments_do_not_depend_on_the_order_of_rows(notion, weighted):
         model = Model(
             case.sample, case.notion, case.loss, DIRICHLET, "exact", STARTS["logistic"], given
         )
-        moments.append(null_moments([model], [1.0], n, seed=5))
+        moments.append(null_moments(model, n, seed=5))
     assert moments[0] == pytest.approx(moments[1], rel=1e-9)
 
 

@@ -358,3 +358,18 @@ def test_a_weight_lost_in_rounding_leaves_a_sample_alone():
     )
     assert np.isnan(result.conditional[0]).all()
     assert np.isfinite(result.value)
+
+
+@pytest.mark.parametrize(("n", "n_bins"), [(2, 2), (8, 2), (9, 3), (1_000, 10), (1_001, 11)])
+@pytest.mark.parametrize("bins", [ra.EqualWidthBins, ra.EqualMassBins])
+def test_the_cube_root_of_the_number_of_samples_is_rounded_up(bins, n, n_bins):
+    # as in scikit-learn: int(np.ceil(n ** (1 / 3))), without the error of the floating power
+    p = np.random.default_rng(0).uniform(size=n)
+    y = (p > 0.4).astype(int)
+    found = ra.calibration_error(y, p, method=bins("cube_root")).value
+    assert found == ra.calibration_error(y, p, method=bins(n_bins)).value
+
+
+def test_other_words_for_numbers_of_bins_are_refused():
+    with pytest.raises(ValueError, match="cube_root"):
+        ra.EqualMassBins("square_root")

@@ -64,7 +64,7 @@ def test_norms_of_the_smoother(notion):
     weights = np.random.default_rng(0).random(60)
     p = case.f[:, 1] if notion == "binary" else case.f.max(axis=1)
     for norm in ("l1", "l2", "max"):
-        method = ra.KernelSmoother(bandwidth=0.05, norm=norm)
+        method = ra.KernelSmoother(bandwidth=0.05, norm=norm, estimator="plugin")
         result = ra.calibration_error(
             case.y, case.f, notion=notion, method=method, sample_weight=weights
         )
@@ -75,7 +75,7 @@ def test_norms_of_the_smoother(notion):
             "max": gap.max(),
         }[norm]
         close(result.value, expected)
-        assert result.estimator is None
+        assert result.estimator == "plugin"
 
 
 # Combinations, options and what is printed.
@@ -132,7 +132,8 @@ def test_the_methods_named_for_a_combination_serve_it():
     with pytest.raises(ValueError, match="has no meaning for") as caught:
         error(case, "classwise", ra.SimplexBins(2), loss="kl")
     named = str(caught.value).split(": ")[-1].rstrip(".").split(", ")
-    assert named == ["KernelSmoother", "EqualWidthBins", "EqualMassBins", "AlwaysZero"]
+    bins = ["EqualWidthBins", "EqualMassBins"]
+    assert named == ["KernelSmoother", *bins, "Isotonic", "AlwaysZero"]
     with pytest.raises(ValueError, match="KernelRidge"):
         error(case, "canonical", ra.EqualWidthBins(15))
 
@@ -185,7 +186,7 @@ def test_options_that_exclude_each_other():
         ra.EqualMassBins(15, norm="l3")
     with pytest.raises(ValueError, match="`norm` must be one of"):
         ra.KernelSmoother(norm="brier")
-    with pytest.raises(ValueError, match="takes no estimator"):
+    with pytest.raises(ValueError, match="needs estimator='debiased' or estimator='plugin'"):
         ra.KernelSmoother(norm="l1", estimator="cross")
 
 
@@ -195,7 +196,7 @@ def test_print_names_method_and_definition():
     assert "sum over classes of mean (R - f)^2" in text
     assert "EqualWidthBins(n_bins=15); R is the label mean of a bin" in text
     text = str(error(case, "top-label", ra.EqualMassBins(10, norm="l1")))
-    assert "top-label calibration error, l1 norm" in text
+    assert "Top-label calibration (l1 norm)" in text
     assert "sum_b n_b/n |mean y - mean f|" in text
     assert "square root" not in text
     assert "refinement" not in text

@@ -11,10 +11,12 @@ from cases import HARD, NOTIONS, SPHERICAL, Case, ordinary
 
 import riskalign as ra
 from riskalign.bandwidth.tuning import (
+    HEARD,
     KEPT,
     MOST,
     MOST_JOINT,
     OWN_SHARE,
+    POOLED,
     TEMPERING,
     WeightedTunings,
     candidate_tunings,
@@ -24,7 +26,7 @@ from riskalign.data.validation import as_sample
 from riskalign.equations.kernels import DIRICHLET, KERNELS
 from riskalign.equations.losses import LOSSES as LOSSES_BY_NAME
 from riskalign.equations.starts import STARTS as STARTS_BY_NAME
-from riskalign.methods.residuals import Started, _averaged, debiased, terms_of
+from riskalign.methods.residuals import Started, _averaged, debiased, fit_noises, terms_of
 from riskalign.smoothing import Tuning, choose_smoother
 
 LOSSES = ("l2", "kl", "ranked")
@@ -253,14 +255,12 @@ def test_averages_over_tunings_whose_evidence_is_given(notion, start):
         weighted = WeightedTunings(tunings, np.array(evidence), scale / unit)
         for k, plain_problem in enumerate(oracle.problems(notion, f, y)):
             started = Started.of(problems[k], STARTS_BY_NAME[start])
-            parts = [
-                terms_of(
-                    started,
-                    next(smoother.averages({k: started.with_slopes()}, [tuning]))[k],
-                    smoother.squares([k], tuning)[k],
-                )
-                for tuning in tunings
-            ]
+            parts = []
+            for tuning in tunings:
+                (averages,) = smoother.averages({k: started.with_slopes()}, [tuning])
+                (noise,) = fit_noises([(started, averages[k])])
+                squares = smoother.squares([k], tuning)[k]
+                parts.append(terms_of(started, averages[k], squares, noise))
             rows = oracle_debiased.debiased(
                 plain_problem,
                 plain,
@@ -284,19 +284,19 @@ def check_default(case, notion, loss, start, kernel, candidates):
     )
     pairs = [(h, tau) for tau in oracle_debiased.FLATTENINGS for h in candidates]
     chosen = oracle.loss_of(loss, notion)
+    plain_problems = oracle.problems(notion, f, y)
+    args = plain, chosen, start, kernel, pairs, TEMPERING
+    scales, losses = zip(
+        *(oracle_debiased.losses_of_candidates(problem, *args) for problem in plain_problems),
+        strict=True,
+    )
+    together = oracle_debiased.pooled(losses, POOLED, HEARD)
+    most = MOST_JOINT if notion == "canonical" else MOST
     answers = []
-    for own, estimate, problem in zip(problems, got, oracle.problems(notion, f, y), strict=True):
-        tunings, evidence, scale = oracle_debiased.weighted_tunings(
-            problem,
-            plain,
-            chosen,
-            start,
-            kernel,
-            pairs,
-            TEMPERING,
-            KEPT,
-            MOST_JOINT if notion == "canonical" else MOST,
-        )
+    for own, estimate, problem, scale, weighed in zip(
+        problems, got, plain_problems, scales, together, strict=True
+    ):
+        tunings, evidence = oracle_debiased.weighted_tunings(weighed, pairs, KEPT, most)
         found = estimate.tunings
         assert [(each.bandwidth, each.flattening) for each in found.tunings] == tunings
         # a sample checked may hold the weights in another unit

@@ -226,3 +226,25 @@ def test_errors_say_what_is_wrong(options, message):
     data = ra.datasets.temperature(20, 3)
     with pytest.raises(ValueError, match=message):
         ra.calibration_error(data.y_true, data.y_prob, **options)
+
+
+WEIGHTY = {
+    "one sample outweighs the others": (
+        [0, 0, 1, 1, 0, 1, 0],
+        [[0, 1, 0], [0, 1, 0], [0, 1, 0], [0, 0, 1], [1, 0, 0], [1, 0, 0], [0, 1, 0]],
+        10 ** np.random.default_rng(53).uniform(-5, 5, 7),
+    ),
+    "two samples": ([1, 0], [[0, 1], [0.35826, 0.64174]], None),
+}
+
+
+@pytest.mark.parametrize("start", ["logistic", "temperature", "identity"])
+@pytest.mark.parametrize("bandwidth", [0.1, None])
+@pytest.mark.parametrize("case", WEIGHTY.values(), ids=WEIGHTY)
+def test_errors_stay_within_the_range_of_the_loss(case, bandwidth, start):
+    y, f, weights = case
+    options = {"bandwidth": bandwidth, "start": start, "sample_weight": weights}
+    result = ra.calibration_error(y, f, notion="top-label", **options)
+    assert abs(result.value) <= 2  # found -572 before the shift of a label had a bound
+    low, high = ra.calibration_error(y, f, notion="top-label", confidence=0.95, **options).interval
+    assert np.isfinite([low, high]).all()

@@ -17,6 +17,20 @@ the error. For squared errors, the covariance of weights and terms is removed by
 gamma = (2 - rho)^2 / 2, where rho is the share of smoothed noise that smoothing it again keeps:
 rho = sqrt(2/3) for a Gaussian kernel on a line, which gives gamma = 0.7; on a simplex of more
 dimensions rho is smaller and gamma about 1.
+
+The classes of one model tend to need similar kernels, and a class with few samples has little to
+say about its own. So K problems k of one sample are pooled in part: with
+D_kc = lambda_k (L_kc - min_c L_kc), the losses of the other classes count too, at the share a and
+up to a limit b,
+
+    lambda_k L_kc  ->  (D_kc + a sum_(j != k) min(D_jc, b)) / (1 + a / (K - 1)).
+
+Many classes that each ask a little for the same kernel are heard together; no class alone decides
+for the others, and one whose own losses ask for another kernel gets it. One label decides the
+losses of all classes: residuals of two classes have a correlation of about -1 / (K - 1), so that
+the products of residuals which make up the losses say the same again at the rate 1 / (K - 1) for
+all others together. The denominator counts it once. For the two mirrored problems of two classes
+nothing changes.
 """
 
 from __future__ import annotations
@@ -25,9 +39,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import logsumexp, softmax
+from scipy.special import softmax
 
-from riskalign.bandwidth.search import Curve
+from riskalign.bandwidth.result import Curve
 from riskalign.equations.arrays import FloatArray, row_dot
 from riskalign.equations.kernels import Kernel
 from riskalign.equations.problem import Problem
@@ -39,6 +53,12 @@ OWN_SHARE = 0.75
 
 TEMPERING = 0.7
 """The scale of the losses in the weights, relative to that of a log-likelihood."""
+
+POOLED = 0.5
+"""a: the share at which the losses of a model's other classes count."""
+
+HEARD = 6.0
+"""b: by how much, as a logarithm of odds, another class can speak against a candidate."""
 
 KEPT = 0.95
 """Share of the weight of all candidates that those which are evaluated must hold."""
@@ -102,8 +122,40 @@ class WeightedTunings:
         cls, problem: Problem, g: FloatArray, tunings: Sequence[Tuning], losses: FloatArray
     ) -> WeightedTunings:
         """The candidates that matter, from the sums L_c ``(C,)`` of their losses."""
-        scale = likelihood_scale(problem, g) / problem.unit
-        evidence = np.log([tuning.bandwidth for tuning in tunings]) - scale * losses
+        (only,) = cls.of_classes([problem], [g], tunings, losses[None])
+        return only
+
+    @classmethod
+    def of_classes(
+        cls,
+        problems: Sequence[Problem],
+        starts: Sequence[FloatArray],
+        tunings: Sequence[Tuning],
+        losses: FloatArray,
+    ) -> list[WeightedTunings]:
+        """The candidates of the classes of one model, pooled in part, from losses ``(K, C)``."""
+        scales = [
+            likelihood_scale(problem, g) / problem.unit
+            for problem, g in zip(problems, starts, strict=True)
+        ]
+        prior = np.log([tuning.bandwidth for tuning in tunings])
+        # Without the least loss: where a scale is large, differences alone keep their digits.
+        excess = losses - losses.min(axis=1, keepdims=True)
+        evidence = prior - pooled(np.array(scales)[:, None] * excess)  # (K, C)
+        return [
+            cls._of(problem, tunings, evidence[k], scales[k], losses[k])
+            for k, problem in enumerate(problems)
+        ]
+
+    @classmethod
+    def _of(
+        cls,
+        problem: Problem,
+        tunings: Sequence[Tuning],
+        evidence: FloatArray,
+        scale: float,
+        losses: FloatArray,
+    ) -> WeightedTunings:
         order = np.argsort(-evidence, kind="stable")
         share = np.cumsum(softmax(evidence[order]))
         most = MOST if problem.one_dimensional else MOST_JOINT
@@ -125,9 +177,23 @@ class WeightedTunings:
 
     def own_weights(self, losses: FloatArray) -> FloatArray:
         """omega_ci, ``(C, n)``, from what a sample of each row adds to the losses, ``(C, n)``."""
-        logits = self.evidence[:, None] + OWN_SHARE * self.scale * losses
-        weights: FloatArray = np.exp(logits - logsumexp(logits, axis=0))
+        excess = losses - losses.min(axis=0)
+        weights: FloatArray = softmax(
+            self.evidence[:, None] + OWN_SHARE * self.scale * excess, axis=0
+        )
         return weights
+
+
+def pooled(scaled: FloatArray) -> FloatArray:
+    """The losses of each class lambda_k L_kc ``(K, C)``, those of the others added in part."""
+    n_classes = len(scaled)
+    own = scaled - scaled.min(axis=1, keepdims=True)
+    if n_classes < 3:
+        return own
+    heard = np.minimum(own, HEARD)
+    others = heard.sum(axis=0) - heard
+    together: FloatArray = (own + POOLED * others) / (1 + POOLED / (n_classes - 1))
+    return together
 
 
 def _curve(name: str, best: Tuning, tunings: Sequence[Tuning], losses: FloatArray) -> Curve:

@@ -1,43 +1,54 @@
-"""Whether a model is calibrated at all: a test whose label sets are drawn from it."""
+"""Whether labels could have been drawn from the predictions: an exact test.
+
+Label sets are drawn from f, and every statistic is computed for them as for the observed labels.
+The statistics come from several views of the residuals (`riskalign.inference.views`): smooth
+statistics from coarse to fine and Kuiper's, of the top label, of all classes as one, and of each
+class. Within each statistic the sets are ranked, which gives every set a p-value p_c. These are
+combined so that one small p_c is enough,
+
+    T = sum over statistics c of cot(pi p_c / 2),
+
+and the p-value of the test is the rank of the observed set by T. All sets, the observed one among
+them, are treated alike, so the size is exact for any number of samples and classes. The sum is that
+of half-Cauchy variables; Liu and Xie combine p-values by Cauchy ones, where a p_c near 1 can hide a
+small one.
+
+References
+----------
+Neyman: Smooth test for goodness of fit, Skandinavisk Aktuarietidskrift 20, 1937.
+Liu, Xie: Cauchy combination test, Journal of the American Statistical Association 115, 2020.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
-from functools import lru_cache
-from typing import Any, Protocol
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from riskalign.data.case import Case
-from riskalign.data.notions import Notion
+from riskalign.data.limits import announce_test
+from riskalign.data.notions import BINARY, TOP_LABEL, Notion
 from riskalign.data.sample import Sample
-from riskalign.equations.arrays import FloatArray, IntArray, LabelArray, row_dot
-from riskalign.equations.kernels import Kernel
-from riskalign.equations.problem import Problem
-from riskalign.equations.simplex import onto_simplex
+from riskalign.display import help, numbers, svg
+from riskalign.display.notebook import framed
+from riskalign.display.table import Row, text_rows, wrapped
+from riskalign.equations.arrays import BoolArray, FloatArray
 from riskalign.inference.null import draw_labels, one_per_row
-from riskalign.inference.set_statistics import NodeStatistic, terms_of
+from riskalign.inference.views import (
+    MOST_CROSSED,
+    ByClass,
+    Crossed,
+    OneProbability,
+    Pooled,
+    View,
+)
 from riskalign.progress import track
-from riskalign.smoothing import TINY, Smoother, Tuning, choose_smoother
-from riskalign.smoothing.grid import GridSmoother
 from riskalign.smoothing.threads import ordered_map
 
-SCALES: FloatArray = np.array([1, 1 / 4, 1 / 16, 1 / 64, 1 / 256])
-"""Shares of the kernel's widest bandwidth that the test looks at, from broad trends to fine
-structure. No label has a part in them."""
-
-SETS = 100
-"""Label sets that are worked on together: as many as caches hold on nodes."""
-
-TOGETHER = 5_000_000
-"""Residuals that are worked on together, 40 MB: of many samples, fewer sets."""
-
-HELD = 10_000_000
-"""Drawn labels that are held at once, for all problems to use: 80 MB."""
-
-KEPT = 400_000
-"""Rows times problems whose statistics are kept while more labels are drawn: 200 MB."""
+TOGETHER = 2_000_000
+"""Labels that are drawn and counted at once, so that memory stays small."""
 
 MOST = 200_000
 """Samples that are tested if rows stand for several: of more, a random part."""
@@ -46,21 +57,29 @@ NUMBERS = 20_000_000
 """Predictions of these samples: of many classes, fewer samples."""
 
 ROUNDING = 1e-9
-"""Below this part of a statistic, or of its standard deviation, differences are rounding: those
-of equal label sets are."""
+"""Below this part of a statistic differences are rounding: those of equal label sets are."""
 
 
-@dataclass(frozen=True)
+DOUBT = 0.05
+"""The p-value up to which a model is called miscalibrated."""
+
+PARTS = 4
+"""Single statistics that are shown in a notebook."""
+
+
+@dataclass(frozen=True, repr=False)
 class CalibrationTest:
     """The outcome of `calibration_test`.
 
     Attributes
     ----------
     p_value : the share of label sets drawn from the predictions, the observed one included,
-        whose statistic is at least the observed
-    statistic : standard deviations by which mean <y - f, l(f) - l(R)>, twice the debiased
-        error to first order, exceeds that of drawn labels, where it does so most
-    bandwidths : the bandwidths looked at, ``(5,)``
+        whose combined statistic is at least the observed
+    parts : p-values of the single statistics; they show what kind of departure is visible, but
+        are not adjusted for their number
+    n_draws : number of label sets drawn
+    notion : what must be calibrated
+    n_samples : number of samples tested
 
     Examples
     --------
@@ -68,63 +87,143 @@ class CalibrationTest:
     >>> data = ra.datasets.temperature(400, 3, t2=0.3, seed=0)
     >>> test = ra.calibration_test(data.y_true, data.y_prob, n_draws=99, seed=0)
     >>> test.p_value, test.n_samples, sorted(test.to_dict())[:2]
-    (0.01, 400, ['bandwidths', 'loss'])
+    (0.01, 400, ['n_draws', 'n_samples'])
+    >>> test.strongest
+    'top label: slope'
     """
 
     p_value: float
-    statistic: float
+    parts: dict[str, float]
     n_draws: int
-    bandwidths: FloatArray
     notion: str
-    loss: str
     n_samples: int
+
+    @property
+    def strongest(self) -> str:
+        """The statistic with the smallest p-value of its own."""
+        return min(self.parts, key=lambda name: self.parts[name])
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers as JSON-ready types."""
-        return asdict(self) | {"bandwidths": self.bandwidths.tolist()}
+        return asdict(self)
+
+    @property
+    def row(self) -> Row:
+        """The p-value in words."""
+        p = numbers.p_value(self.p_value, 1 / (1 + self.n_draws))
+        note = f"by simulation, {self.n_draws} draws of {self.n_samples:,} rows"
+        return Row("p-value", p, "", note, help.P_VALUE)
+
+    def __repr__(self) -> str:
+        """One line."""
+        return f"<CalibrationTest: {self.notion}, p_value={self.p_value:.4g}, n={self.n_samples:,}>"
 
     def __str__(self) -> str:
-        """Two lines."""
-        return (
-            f"test of calibration, {self.notion}, {self.loss} loss, n = {self.n_samples:,}\n"
-            f"  p = {self.p_value:.4g} (statistic {self.statistic:.2f}, {self.n_draws} label sets "
-            "drawn from the predictions)"
-        )
+        """A short table."""
+        lines = [self._title, "", *wrapped(self._sentence, "  "), ""]
+        return "\n".join([*lines, *text_rows([self.row])])
+
+    def _repr_html_(self) -> str:
+        """The table and a small diagram, for notebooks: the p-values of the single statistics."""
+        shown = sorted(self.parts.values())[:PARTS]
+        bars = svg.interval_bars(shown, [0.0] * len(shown), shown, at=DOUBT)
+        return framed(self._title, self._sentence, [self.row, *self._part_rows], bars)
+
+    @property
+    def _part_rows(self) -> list[Row]:
+        parts = sorted(self.parts.items(), key=lambda part: part[1])[:PARTS]
+        return [Row(f"  {name}", numbers.p_value(p), "", "alone") for name, p in parts]
+
+    @property
+    def _title(self) -> str:
+        return f"Test of calibration ({self.notion}): {self.n_samples:,} rows"
+
+    @property
+    def _sentence(self) -> str:
+        if self.p_value <= DOUBT:
+            return f"The model is miscalibrated; the strongest sign is {self.strongest}."
+        return "We found no evidence of miscalibration."
 
 
 def perform_test(
-    case: Case,
-    kernel: Kernel,
-    engine: str,
-    n_draws: int,
-    seed: int,
-    progress: bool | None,
-    most: int | None = None,
+    case: Case, n_draws: int, seed: int, progress: bool | None, most: int | None = None
 ) -> CalibrationTest:
-    """The test of a case: its statistic against those of drawn label sets.
+    """The test of a case: its statistics against those of drawn label sets.
 
     At most `most` samples (by default `MOST`) are tested, a random part where there are more.
     """
     sample = one_per_sample(case.sample, seed, most)
-    problems = case.problems
-    if sample is not case.sample or not case.complete:
-        problems = case.notion.problems(sample, case.loss)
-    bandwidths = SCALES * kernel.bandwidth_range(problems[0].n_classes)[1]
-    statistics = Statistics(problems, kernel, engine, bandwidths.tolist())
-    pieces = sums_of_sets(sample, case.notion, statistics, n_draws, seed)
-    table = np.zeros((len(bandwidths), 1 + n_draws))
-    for sets, sums in track(pieces, len(problems) * (1 + n_draws), "label sets", progress):
-        table[:, sets] += sums
-    found = highest(table)
+    announce_test(len(sample.labels), n_draws)
+    f = sample.probabilities
+    sample = replace(sample, probabilities=f / f.sum(axis=1, keepdims=True))
+    views = views_of(sample, case.notion)
+    table = np.concatenate(
+        list(track(_tables(sample, views, n_draws, seed), 1 + n_draws, "label sets", progress)),
+        axis=1,
+    )
+    ranks = rank_p_values(table)
+    combined = half_cauchy(ranks)
+    names = [name for view in views for name in view.names]
     return CalibrationTest(
-        p_value=float(np.mean(found >= found[0] - ROUNDING)),  # the observed set is one of them
-        statistic=float(found[0]),
+        p_value=float(rank_p_values(combined[None])[0, 0]),
+        parts=dict(zip(names, ranks[:, 0].tolist(), strict=True)),
         n_draws=n_draws,
-        bandwidths=bandwidths,
         notion=case.notion.name,
-        loss=case.loss.name,
         n_samples=len(sample.labels),
     )
+
+
+def views_of(sample: Sample, notion: Notion) -> list[View]:
+    """What the test looks at: one probability, or the top label and the classes."""
+    f, weights = sample.probabilities, sample.weights / sample.weights.max()
+    if f.shape[1] == 2 or not notion.whole_rows:
+        numbers = {2: "slope", 4: "curve", 16: "fine structure"}
+        hits = _hits(notion if not notion.whole_rows else BINARY, f)
+        return [OneProbability(f, weights, hits, numbers, "probability")]
+    top = OneProbability(f, weights, _hits(TOP_LABEL, f), {2: "slope", 8: "curve"}, "top label")
+    views: list[View] = [top, Pooled(f, weights), ByClass(f, weights)]
+    if notion.joint and f.shape[1] <= MOST_CROSSED:
+        views.append(Crossed(f, weights))
+    return views
+
+
+def _hits(notion: Notion, f: FloatArray) -> BoolArray:
+    """Which outcome the one probability of each row is of, ``(n, K)``."""
+    outcomes = (notion.outcomes(f, np.full(len(f), k), 0) for k in range(f.shape[1]))
+    return np.stack(list(outcomes), axis=1) == 1
+
+
+def _tables(
+    sample: Sample, views: Sequence[View], n_draws: int, seed: int
+) -> Iterator[tuple[int, FloatArray]]:
+    """Statistics of some sets at a time, ``(C, b)``, and how many; the first set is observed."""
+    step = max(1, min(100, TOGETHER // len(sample.labels)))
+
+    def some(first: int) -> tuple[int, FloatArray]:
+        n_sets = min(step, 1 + n_draws - first)
+        generator = np.random.default_rng([seed, first])
+        labels = draw_labels(sample.probabilities, n_sets, generator)
+        if first == 0:
+            labels[:, 0] = sample.labels
+        return n_sets, np.concatenate([view.statistics(labels) for view in views])
+
+    return ordered_map(some, range(0, 1 + n_draws, step))
+
+
+def rank_p_values(table: FloatArray) -> FloatArray:
+    """The share of sets whose statistic is at least a set's own, ``(C, B)``."""
+    n_sets = table.shape[1]
+    found = np.empty(table.shape)
+    for own, statistics in zip(found, table, strict=True):
+        slack = ROUNDING * (1 + np.abs(statistics))
+        own[:] = n_sets - np.searchsorted(np.sort(statistics), statistics - slack)
+    return found / n_sets
+
+
+def half_cauchy(p_values: FloatArray) -> FloatArray:
+    """The combination T of p-values ``(C, B)``, ``(B,)``; large ones speak against f."""
+    combined: FloatArray = (1 / np.tan(np.pi / 2 * p_values)).sum(axis=0)
+    return combined
 
 
 def one_per_sample(sample: Sample, seed: int, most: int | None = None) -> Sample:
@@ -142,128 +241,7 @@ def one_per_sample(sample: Sample, seed: int, most: int | None = None) -> Sample
     if ends[-1] <= most:
         rows = np.repeat(np.arange(len(counts)), counts)
     else:
-        generator = np.random.default_rng([seed, 0, 1])  # not one of `sums_of_sets`
+        generator = np.random.default_rng([seed, 0, 1])  # not one of `_tables`
         chosen = generator.choice(ends[-1], most, replace=False, shuffle=False)
         rows = np.searchsorted(ends, np.sort(chosen), side="right")
     return one_per_row(sample.take(rows))
-
-
-class Statistic(Protocol):
-    """The statistic of one problem."""
-
-    def sums(self, outcomes: LabelArray) -> FloatArray:
-        """Of label sets ``(n, B)`` at every bandwidth, ``(C, B)``."""
-
-
-@dataclass(frozen=True)
-class RowStatistic:
-    """The statistic of any problem, row by row: the sum of w_i <y_i - f_i, l(f_i) - l(R_i)>.
-
-    Attributes
-    ----------
-    number : of the problem in the smoother's group
-    """
-
-    number: int
-    problem: Problem
-    smoother: Smoother
-    tunings: Sequence[Tuning]
-
-    def sums(self, outcomes: LabelArray) -> FloatArray:
-        """See `Statistic`."""
-        f = self.problem.predictions
-        if self.problem.one_dimensional:
-            residuals = outcomes - f[:, None]
-        else:
-            y = outcomes[:, :, None] == np.arange(f.shape[1])  # (n, B, K)
-            residuals = (y - f[:, None]).reshape(len(f), -1)
-        averages = self.smoother.averages({self.number: residuals}, self.tunings)
-        terms = (self._terms(outcomes, residuals, each[self.number]) for each in averages)
-        return np.stack([self.problem.weights @ each for each in terms])
-
-    def _terms(
-        self, outcomes: LabelArray, residuals: FloatArray, smoothed: FloatArray
-    ) -> FloatArray:
-        """Of all sets, ``(n, B)``, from residuals and smoothed residuals ``(n, B d)``."""
-        loss, f = self.problem.loss, self.problem.predictions
-        if self.problem.one_dimensional:
-            return terms_of(loss, f[:, None], outcomes, f[:, None] + smoothed)
-        start = np.repeat(f, outcomes.shape[1], axis=0)  # (n B, K)
-        R = onto_simplex(start, smoothed.reshape(start.shape))
-        gains = loss(start) - loss(R)
-        return row_dot(residuals.reshape(start.shape), gains).reshape(outcomes.shape)
-
-
-class Statistics:
-    """The statistics of all problems.
-
-    Attributes
-    ----------
-    of : from a problem's number to its statistic
-    workers : threads that may ask for sums at once; None for one on each core
-    """
-
-    def __init__(
-        self, problems: Sequence[Problem], kernel: Kernel, engine: str, bandwidths: Sequence[float]
-    ) -> None:
-        self.problems = problems
-        self._kernel, self._bandwidths = kernel, bandwidths
-        self._smoother = choose_smoother(problems, kernel, engine, small=TINY)
-        self._on_nodes = isinstance(self._smoother, GridSmoother)
-        self.workers = None if self._on_nodes else 1  # row by row, the smoother has threads
-        few = sum(len(problem.labels) for problem in problems) <= KEPT
-        self.of = lru_cache(maxsize=len(problems) if few else 1)(self._of)
-
-    def _of(self, k: int) -> Statistic:
-        if self._on_nodes:
-            return NodeStatistic(self.problems[k], self._kernel, self._bandwidths)
-        tunings = [Tuning(h) for h in self._bandwidths]
-        return RowStatistic(k, self.problems[k], self._smoother, tunings)
-
-
-def sums_of_sets(
-    sample: Sample, notion: Notion, statistics: Statistics, n_draws: int, seed: int
-) -> Iterator[tuple[int, tuple[slice, FloatArray]]]:
-    """What each problem adds to the statistics of some sets: how many, which, and ``(C, b)``.
-
-    The first set is the observed one. All problems see the same labels.
-    """
-    n = len(sample.labels)
-    width = sample.probabilities.shape[1] if notion.joint else 1
-    step = min(SETS, max(1, TOGETHER // (n * width)))
-    chunks = [slice(a, min(a + step, 1 + n_draws)) for a in range(0, 1 + n_draws, step)]
-    held = max(1, HELD // (n * step))
-
-    def drawn(chunk: slice) -> IntArray:
-        generator = np.random.default_rng([seed, chunk.start])
-        labels = draw_labels(sample.probabilities, chunk.stop - chunk.start, generator)
-        if chunk.start == 0:
-            labels[:, 0] = sample.labels
-        return labels
-
-    for start in range(0, len(chunks), held):
-        some = chunks[start : start + held]
-        labels = list(ordered_map(drawn, some))
-        for k in range(len(statistics.problems)):
-            statistic = statistics.of(k)
-
-            def sums(sets: IntArray, k: int = k, statistic: Statistic = statistic) -> FloatArray:
-                return statistic.sums(notion.outcomes(sample.probabilities, sets, k))
-
-            results = ordered_map(sums, labels, statistics.workers)
-            for chunk, result in zip(some, results, strict=True):
-                yield result.shape[1], (chunk, result)
-
-
-def highest(table: FloatArray) -> FloatArray:
-    """The statistics of all sets, ``(B,)``, from those at each scale ``(C, B)``.
-
-    Each scale is standardised over all sets, the observed one among them, so that none is
-    treated differently; then the largest scale counts.
-    """
-    spread = table.std(axis=1, keepdims=True)
-    differs = spread > ROUNDING * np.abs(table).max(axis=1, keepdims=True)
-    centred = table - table.mean(axis=1, keepdims=True)
-    standardised = np.divide(centred, spread, out=np.zeros_like(table), where=differs)
-    largest: FloatArray = standardised.max(axis=0)
-    return largest

@@ -9,15 +9,22 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr, ndtri, ndtri_exp
 
+from riskalign.data.notions import NOTIONS
+from riskalign.display import numbers, svg
+from riskalign.display.described import LOSSES
+from riskalign.display.notebook import framed
+from riskalign.display.numbers import shortened
+from riskalign.display.table import Row, text_rows, wrapped
 from riskalign.equations.arrays import FloatArray
 from riskalign.inference.interval import paired_error
 from riskalign.inference.null import Model
+from riskalign.results import CalibrationResult
 
-ROUNDING = 1e-9
-"""A standard error below this share of the difference is 0 but for rounding."""
+NAME = 30
+"""Letters of a model's name that are shown."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """The outcome of `compare`.
 
@@ -28,6 +35,9 @@ class Comparison:
     standard_error, interval, confidence : of the difference
     p_value : two-sided, of no difference
     values : the two errors
+    n_samples : number of samples, of each model where they are not the same
+    paired : whether both models predicted the same samples; of two sketches it is not known, and
+        what moves both estimates alike widens the interval
 
     Examples
     --------
@@ -47,27 +57,72 @@ class Comparison:
     names: tuple[str, str]
     notion: str
     loss: str
-    n_samples: int
+    n_samples: int | tuple[int, int]
+    paired: bool = True
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers as JSON-ready types."""
         lists = {name: list(getattr(self, name)) for name in ("interval", "values", "names")}
-        return asdict(self) | lists
+        n = self.n_samples
+        return asdict(self) | lists | {"n_samples": list(n) if isinstance(n, tuple) else n}
+
+    def __repr__(self) -> str:
+        """One line."""
+        low, high = self.interval
+        return (
+            f"<Comparison: {self.names[0]} - {self.names[1]}, {self.notion}, {self.loss}, "
+            f"difference={self.difference:.4g}, interval=({low:.4g}, {high:.4g}), "
+            f"p_value={self.p_value:.3g}>"
+        )
 
     def __str__(self) -> str:
         """A short table."""
-        first, second = self.names
-        width = max(len(first), len(second), len("difference"))
+        lines = [self.title, "", *wrapped(self.sentence, "  "), ""]
+        return "\n".join([*lines, *text_rows(self.rows)])
+
+    def _repr_html_(self) -> str:
+        """The table and a small diagram, for notebooks: the difference with its interval."""
         low, high = self.interval
-        return "\n".join(
-            [
-                f"{self.notion} calibration error, {self.loss} loss, n = {self.n_samples:,}",
-                f"  {first:<{width}}  {self.values[0]:.6f}",
-                f"  {second:<{width}}  {self.values[1]:.6f}",
-                f"  {'difference':<{width}}  {self.difference:+.6f}, "
-                f"{self.confidence:.0%} interval {low:+.6f} to {high:+.6f}, p = {self.p_value:.3g}",
-            ]
-        )
+        picture = svg.interval_bars([self.difference], [low], [high])
+        return framed(self.title, self.sentence, self.rows, picture)
+
+    @property
+    def title(self) -> str:
+        """What was compared, on how many rows."""
+        title, loss = NOTIONS[self.notion].title, LOSSES.get(self.loss, self.loss)
+        n = self.n_samples
+        rows = f"{n:,} rows" if isinstance(n, int) else f"{n[0]:,} and {n[1]:,} rows, unpaired"
+        return f"{title[0].upper()}{title[1:]} calibration ({loss}): {rows}"
+
+    @property
+    def sentence(self) -> str:
+        """Which model is calibrated better, if the data tell."""
+        first, second = (shortened(name, NAME) for name in self.names)
+        low, high = self.interval
+        if low > 0 or high < 0:
+            return f"{second if low > 0 else first} is calibrated better."
+        return "The data do not tell which is calibrated better."
+
+    @property
+    def rows(self) -> list[Row]:
+        """The two models and their difference.
+
+        For the squared error the typical gaps are shown beside it, in percentage points.
+        """
+        shown = []
+        for name, value in zip(self.names, self.values, strict=True):
+            root = max(value, 0.0) ** 0.5
+            note = f"typical gap {numbers.points(root)} pts" if self._in_points else ""
+            shown.append(Row(shortened(name, NAME), numbers.number(max(value, 0.0)), "", note))
+        low, high = (numbers.number(end) for end in self.interval)
+        difference = numbers.number(self.difference)
+        sign = "" if difference.startswith("-") else "+"
+        p = f"p-value {numbers.p_value(self.p_value)}"
+        return [*shown, Row("difference", f"{sign}{difference}", f"{low} to {high}", p)]
+
+    @property
+    def _in_points(self) -> bool:
+        return self.loss == "l2" and not NOTIONS[self.notion].per_class
 
 
 def compared(
@@ -83,8 +138,8 @@ def compared(
     first, second = (float(weights @ own) for own in terms)
     error = paired_error(models, [1.0, -1.0], terms[0] - terms[1], seed)
     difference = first - second
-    if error <= ROUNDING * abs(difference):
-        error = _error_of_equal_rows(difference, int(np.count_nonzero(weights)))
+    if difference != 0:
+        error = max(error, _least_error(difference, int(np.count_nonzero(weights))))
     reach = float(ndtri((1 + confidence) / 2)) * error
     return Comparison(
         difference=difference,
@@ -100,10 +155,36 @@ def compared(
     )
 
 
-def _error_of_equal_rows(difference: float, n: int) -> float:
-    """The standard error of a difference that n rows share, whose sample variance is 0.
+def compared_apart(
+    results: tuple[CalibrationResult, CalibrationResult], names: tuple[str, str]
+) -> Comparison:
+    """The difference of two errors with their standard errors, as of independent samples."""
+    first, second = results
+    assert first.standard_error is not None
+    assert second.standard_error is not None
+    assert first.confidence is not None
+    difference = first.value - second.value
+    error = float(np.hypot(first.standard_error, second.standard_error))
+    reach = float(ndtri((1 + first.confidence) / 2)) * error
+    return Comparison(
+        difference=difference,
+        standard_error=error,
+        interval=(difference - reach, difference + reach),
+        confidence=first.confidence,
+        p_value=1.0 if difference == 0 else float(2 * ndtr(-abs(difference) / error)),
+        values=(first.value, second.value),
+        names=(str(names[0]), str(names[1])),
+        notion=first.notion,
+        loss=first.loss,
+        n_samples=(first.n_samples, second.n_samples),
+        paired=False,
+    )
 
-    Few rows that agree prove little. By a sign test their two-sided p-value is 2^(1 - n): the
-    standard error is the one that leads to this p-value.
+
+def _least_error(difference: float, n: int) -> float:
+    """The standard error of a difference on which n rows agree, whose sample variance is 0.
+
+    Few rows that agree prove little. By a sign test their two-sided p-value is 2^(1 - n), and no
+    n rows can prove more: the standard error is at least the one that leads to this p-value.
     """
     return abs(difference) / -float(ndtri_exp(-n * np.log(2)))

@@ -30,7 +30,14 @@ from scipy.optimize import brentq
 from scipy.special import ndtri
 
 from riskalign.equations.arrays import FloatArray
-from riskalign.inference.null import ROWS, Model, null_moments, one_per_row, systematic_rows
+from riskalign.inference.null import (
+    ROWS,
+    Model,
+    null_estimates,
+    null_sample,
+    one_per_row,
+    systematic_rows,
+)
 from riskalign.methods.residuals import Debiased
 
 
@@ -44,21 +51,41 @@ class Chance:
     rate : c
     removed : mu, on average what the noise had taken; infinite where it is symmetric
     bias : the mean of estimates in the world where g is right
+    doubts : how much of the error may be owed to chance in finer estimates, and how much more
+        there may be that they show and chance could explain as well
     """
 
     noise: float
     rate: float
     removed: float = np.inf
     bias: float = 0.0
+    doubts: tuple[float, float] = (0.0, 0.0)
 
     @classmethod
     def of(cls, model: Model, estimates: Sequence[Debiased], n_samples: float, seed: int) -> Chance:
-        """From the estimates of a model's problems, from so many samples."""
+        """That of the sum of the estimates of a model's problems, from so many samples."""
+        gains = mean_variance_of_gain(model, estimates)
+        return cls._of(estimates, gains, null_estimates(model, n_samples, seed).sum(axis=0))
+
+    @classmethod
+    def of_all(
+        cls, model: Model, estimates: Sequence[Debiased], n_samples: float, seed: int
+    ) -> tuple[Chance, list[Chance]]:
+        """That of the sum of the estimates of a model's problems, and that of each of them."""
+        null = null_estimates(model, n_samples, seed)  # (P, B)
+        total = cls._of(estimates, mean_variance_of_gain(model, estimates), null.sum(axis=0))
+        pairs = zip(estimates, null, strict=True)
+        return total, [cls._of([one], one.mean(variance_of_gain(one)), own) for one, own in pairs]
+
+    @classmethod
+    def _of(cls, estimates: Sequence[Debiased], gains: float, null: FloatArray) -> Chance:
+        """From the mean variance of a label's gain, and estimates ``(B,)`` of the null world."""
         plugin = sum(each.mean(each.plugin) for each in estimates)
         removed = sum(each.mean(each.variance_removed) for each in estimates)
-        variance = mean_variance_of_gain(model, estimates) / estimates[0].effective_samples
-        bias, noise = null_moments([model], [1.0], n_samples, seed)
-        return cls(noise, variance / plugin if plugin > 0 else 0.0, removed, bias)
+        rate = gains / estimates[0].effective_samples / plugin if plugin > 0 else 0.0
+        below, above = (max(sum(each.doubts[end] for each in estimates), 0.0) for end in (0, 1))
+        noise, bias = float(np.var(null, ddof=1)), float(null.mean())
+        return cls(noise, rate, removed, bias, (below, above))
 
     def standard_error(self, value: float) -> float:
         """Of an estimate, at its own value."""
@@ -70,10 +97,10 @@ class Chance:
         A negative value counts as 0: an estimate far below what is possible is no proof of 0.
         """
         z2 = float(ndtri((1 + confidence) / 2)) ** 2
-        unbiased = max(value - max(self.bias, 0.0), 0.0)
+        unbiased = max(value - max(self.bias, 0.0) - self.doubts[0], 0.0)
         low, _ = self._symmetric(unbiased, z2)
-        _, high = self._symmetric(max(value, 0.0), z2)
-        stretch = max(z2 - 1.0, 0.0) / 6 * self._skewness * self.noise**1.5
+        _, high = self._symmetric(max(value + self.doubts[1], 0.0), z2)
+        stretch = max(z2 - 1.0, 0.0) / 6 * self.skewness * self.noise**1.5
 
         def excess(theta: float) -> float:
             variance = self.noise + self.rate * theta
@@ -93,9 +120,16 @@ class Chance:
         return max(middle - reach, 0.0), middle + reach
 
     @property
-    def _skewness(self) -> float:
+    def skewness(self) -> float:
         """Of the smoother's noise; at most that of one square."""
         return min(2 * self.noise**0.5 / self.removed, 8**0.5) if self.removed > 0 else 8**0.5
+
+
+def variance_of_gain(estimate: Debiased) -> FloatArray:
+    """The variance of what a label gains that is drawn from the R of one probability, ``(n,)``."""
+    R, gains = estimate.conditional[:, 1], estimate.gains
+    variance: FloatArray = R * (1 - R) * (gains[:, 1] - gains[:, 0]) ** 2
+    return variance
 
 
 def mean_variance_of_gain(model: Model, estimates: Sequence[Debiased]) -> float:
@@ -124,11 +158,31 @@ def paired_error(
 ) -> float:
     """Standard error of a signed sum of estimates of models on the same samples.
 
-    `terms` holds the signed sum row by row, ``(n,)``.
+    `terms` holds the signed sum row by row, ``(n,)``. With V the variance of a mean of
+    independent terms, V(terms) has two parts: what labels gain, and the smoothers' noise. A row's
+    noise is its own residual times its neighbours' mean, and because neighbours are shared, the
+    noise of the mean is another than V counts. Label sets b drawn from the starts show what V
+    counts as noise, N, and what the noise is worth, V_0:
+
+        V_gains(terms) = max(V(terms) - N, 0),    N = mean_b V(terms_b),
+        V_0 = Var_b(d_b),                         d_b = mean of terms_b.
+
+    By chance V_gains is large where the difference is, so that V_gains + V_0 would reject too
+    rarely. The label sets show this as well: c is the variance of d_b over its own error, and
+
+        error^2 = V_gains(terms) + c V_0,    c = Var_b(d_b / sqrt(V_gains(terms_b) + V_0)).
     """
-    sample = models[0].sample
-    _, noise = null_moments(models, signs, len(terms), seed)
-    return float(np.sqrt(_variance(terms, sample.weights) + noise))
+    null, weights = null_sample(models, signs, seed)
+    means = weights @ null / weights.sum()  # (B,)
+    counted = np.array([_variance(each, weights) for each in null.T])
+    noise, expected = float(np.var(means, ddof=1)), float(counted.mean())
+    if noise > 0:
+        each = means - means.mean()
+        errors = np.sqrt(np.maximum(counted - expected, 0.0) + noise)
+        noise *= float(np.sum((each / errors) ** 2)) / (len(each) - 1)
+    scale = (len(null) / len(terms)) ** 2
+    gains = _variance(terms, models[0].sample.weights) - scale * expected
+    return float(np.sqrt(max(gains, 0.0) + scale * noise))
 
 
 def _variance(terms: FloatArray, weights: FloatArray) -> float:

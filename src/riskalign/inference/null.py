@@ -12,7 +12,7 @@ noise of the smoother. All label sets are smoothed together, as columns.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -23,7 +23,8 @@ from riskalign.bandwidth.tuning import WeightedTunings
 from riskalign.data.notions import Notion
 from riskalign.data.sample import Sample
 from riskalign.equations.arrays import FloatArray, IntArray, LabelArray, floored_log
-from riskalign.equations.debiased import FitNoise, second_order
+from riskalign.equations.curves import CurveStep, Features, Knots
+from riskalign.equations.debiased import FitNoise, second_order, variance_of_average
 from riskalign.equations.kernels import Kernel
 from riskalign.equations.losses import KL, ProperLoss
 from riskalign.equations.problem import Problem
@@ -34,9 +35,11 @@ from riskalign.equations.starts import (
     Temperature,
     information,
     prior_precision,
+    products,
     slopes_of,
 )
 from riskalign.equations.terms import risk_of
+from riskalign.methods.residuals import Mixture
 from riskalign.smoothing import TINY, Smoother, Tuning, choose_smoother
 
 DRAWS = 30
@@ -65,6 +68,7 @@ class Model:
     sample : rows of the model's predictions
     notion, loss, kernel, engine, start : as for the estimate
     tunings : the tunings of each problem and their weights
+    mixtures : the share of the kernels and of finer estimates; kernels alone if there are none
     """
 
     sample: Sample
@@ -74,6 +78,7 @@ class Model:
     engine: str
     start: Start
     tunings: Sequence[WeightedTunings]
+    mixtures: Sequence[Mixture] = ()
 
     def truth(self, rows: IntArray) -> FloatArray:
         """What labels are drawn from: the predictions of some rows at their start, ``(m, K)``.
@@ -93,24 +98,32 @@ class Model:
         whole = Problem("all", f, drawn.labels, drawn.weights, KL)
         return FittedStart.of(whole, start).at(f)
 
-    def null_terms(self, rows: IntArray, truth: FloatArray, labels: IntArray) -> FloatArray:
-        """Terms of label sets ``(m, B)`` drawn from a truth ``(m, K)`` at some rows, ``(m, B)``."""
+    def null_terms(
+        self, rows: IntArray, truth: FloatArray, labels: IntArray
+    ) -> Iterator[FloatArray]:
+        """Terms of each problem ``(m, B)`` at some rows, of labels from a truth ``(m, K)``."""
+        for world, tunings in self.worlds(rows, truth, labels):
+            mixture = self.mixtures[world.number] if self.mixtures else Mixture()
+            total = np.zeros(world.outcomes.shape)
+            if mixture.kernels > 0:
+                for tuning, share in tunings.items():
+                    total += mixture.kernels * share * world.terms(tuning)
+            for knots, share in mixture.levels:
+                total += share * world.finer_terms(knots)
+            yield total
+
+    def worlds(
+        self, rows: IntArray, truth: FloatArray, labels: IntArray
+    ) -> Iterator[tuple[NullWorld, dict[Tuning, float]]]:
+        """The world of each problem at some rows, and its tunings with their weights."""
         drawn = one_per_row(self.sample.take(rows))
         problems = self.notion.problems(drawn, self.loss)
         smoother = choose_smoother(problems, self.kernel, self.engine, small=TINY)
-
-        def of_problem(k: int) -> FloatArray:
+        for k, problem in enumerate(problems):
             true = self.notion.truth(truth, drawn.probabilities, k)
             outcomes = self.notion.outcomes(drawn.probabilities, labels, k)
-            world = NullWorld(k, problems[k], true, outcomes, self.start, smoother)
-            tunings = representatives(self.tunings[k])
-            parts = [weight * world.terms(tuning) for tuning, weight in tunings.items()]
-            return np.sum(parts, axis=0)
-
-        total = np.zeros(labels.shape)
-        for k in range(len(problems)):
-            total += of_problem(k)
-        return total
+            world = NullWorld(k, problem, true, outcomes, self.start, smoother)
+            yield world, representatives(self.tunings[k])
 
 
 def one_per_row(sample: Sample) -> Sample:
@@ -166,7 +179,8 @@ class NullWorld:
         return slopes_of(self._phi, self._g)  # (n, d, p)
 
     @cached_property
-    def _labels(self) -> FloatArray:
+    def labels(self) -> FloatArray:
+        """The label sets in free columns, ``(n, B, d)``."""
         d = self._g.shape[1]
         y = self.outcomes[:, :, None]
         return y.astype(np.float64) if d == 1 else (y == np.arange(d)).astype(np.float64)
@@ -182,37 +196,70 @@ class NullWorld:
         """By how much each label moves the parameters, ``(n, B, p)``."""
         variance = np.linalg.pinv(self._information, hermitian=True)
         moving = (self.problem.units[:, None, None] * self._phi) @ variance  # (n, d, p)
-        return _contracted(self._labels - self._g[:, None], moving)
+        return _contracted(self.labels - self._g[:, None], moving)
 
     @cached_property
     def _started(self) -> FloatArray:
         """The start fitted to each label set, each row left out, ``(n, B, d)``."""
         if not self._phi.shape[2]:
-            return np.broadcast_to(self._g[:, None], self._labels.shape)
+            return np.broadcast_to(self._g[:, None], self.labels.shape)
         return _tilted(self.truth, _applied(self._phi, self._pushes.sum(axis=0) - self._pushes))
 
     @cached_property
     def _columns(self) -> FloatArray:
         """What is smoothed: slopes, and the residuals of all label sets, ``(n, d p + B d)``."""
         n, d, p = self._phi.shape
-        residuals = (self._labels - self._started).reshape(n, -1)
+        residuals = (self.labels - self._started).reshape(n, -1)
         return np.concatenate([self._slopes.reshape(n, d * p), residuals], axis=1)
 
     def terms(self, tuning: Tuning) -> FloatArray:
         """Terms of the debiased estimate of each label set, ``(n, B)``."""
+        q, s, noise = self._averages(tuning)
+        shift = None
+        if noise is not None:
+            pushed = _applied(self._slopes @ noise.left, self._pushes)
+            shift = pushed.reshape(-1, self._g.shape[1])
+        return self._errors(q, s, shift)
+
+    def conditional(self, tuning: Tuning) -> tuple[FloatArray, FloatArray]:
+        """R of each label set and its variance, ``(n, B, d)`` each."""
+        q, s, noise = self._averages(tuning)
+        R = self._on_simplex(q)[:, -q.shape[2] :].reshape(q.shape)
+        variance = variance_of_average(R, s)
+        if noise is not None:
+            variance += noise.variance_of_fit(self._slopes, self.problem.unit)[:, None]
+        return R, variance
+
+    def _averages(self, tuning: Tuning) -> tuple[FloatArray, FloatArray, FitNoise | None]:
+        """Smoothed residuals ``(n, B, d)``, squares ``(n,)``, and how labels move the start."""
         k, (n, d, p) = self.number, self._phi.shape
         smoothed, s = self.smoother.with_squares({k: self._columns}, tuning)[k]
-        q, shift = smoothed[:, d * p :].reshape(self._labels.shape), None
-        if p:
-            slopes = smoothed[:, : d * p].reshape(n, d, p)
-            noise = FitNoise.of(self._information, self.problem.weights, self._slopes, slopes)
-            q = q + _applied(slopes, self._pushes)
-            shift = _applied(self._slopes @ noise.left, self._pushes).reshape(-1, d)
-        return self._errors(q.reshape(-1, d), s, shift)
+        q = smoothed[:, d * p :].reshape(self.labels.shape)
+        if not p:
+            return q, s, None
+        slopes = smoothed[:, : d * p].reshape(n, d, p)
+        weights = self.problem.weights
+        size = products(weights, self._slopes, self._slopes)
+        noise = FitNoise.of(self._information, size, products(weights, self._slopes, slopes))
+        return q + _applied(slopes, self._pushes), s, noise
+
+    def finer_terms(self, knots: Knots) -> FloatArray:
+        """Terms ``(n, B)`` by curves with such knots."""
+        features = Features(self.problem.predictions, knots)
+        step = CurveStep.of(features, self._g, self.problem.weights, self.problem.mean_weight)
+        found = np.empty(self.outcomes.shape)
+        for b, labels in enumerate(self.outcomes.T):
+            scores = features.scores(self.labels[:, b] - self._g)
+            own = self.problem.units[:, None] * scores
+            pair = step.left_out_and_let_in(self.problem.weights @ scores, own)
+            points = (on_simplex(self.truth), *pair)
+            risk, left_out, within = (risk_of(self.problem.loss, labels, each) for each in points)
+            found[:, b] = risk - (left_out + within) / 2
+        return found
 
     def _errors(self, q: FloatArray, s: FloatArray, shift: FloatArray | None) -> FloatArray:
         """<y, l(g)> less the refinement of R = start + q, rows of all sets one after another."""
-        n_sets, d = self.outcomes.shape[1], self._g.shape[1]
+        n_sets = self.outcomes.shape[1]
         drawn = replace(
             self.problem,
             predictions=np.repeat(self.truth, n_sets, axis=0),
@@ -220,11 +267,17 @@ class NullWorld:
             weights=np.repeat(self.problem.weights, n_sets),
             sample_weights=None,
         )
-        started = self._started.reshape(-1, d)
-        R = onto_simplex(on_simplex(started[:, 0]) if d == 1 else started, mirrored(q))
-        _, refinement = second_order(drawn, R, np.repeat(s, n_sets), shift)
+        _, refinement = second_order(drawn, self._on_simplex(q), np.repeat(s, n_sets), shift)
         risk = risk_of(drawn.loss, drawn.labels, drawn.points)
         return (risk - refinement).reshape(self.outcomes.shape)
+
+    def _on_simplex(self, q: FloatArray) -> FloatArray:
+        """R = start + q, rows of all label sets one after another, ``(n B, K)``."""
+        d = q.shape[2]
+        started = self._started.reshape(-1, d)
+        return onto_simplex(
+            on_simplex(started[:, 0]) if d == 1 else started, mirrored(q.reshape(-1, d))
+        )
 
 
 def _contracted(residuals: FloatArray, phi: FloatArray) -> FloatArray:
@@ -262,30 +315,39 @@ def draw_labels(g: FloatArray, n_draws: int, generator: np.random.Generator) -> 
     return labels
 
 
-def null_moments(
-    models: Sequence[Model], signs: Sequence[float], n_samples: float, seed: int = 0
-) -> tuple[float, float]:
-    """Mean and variance of a signed sum of estimates if the models' starts were right.
+def null_sample(
+    models: Sequence[Model], signs: Sequence[float], seed: int = 0
+) -> tuple[FloatArray, FloatArray]:
+    """Terms of a signed sum of estimates if the models' starts were right, and their weights.
 
     Labels are drawn from the mean of the starts, so that models that err together in the data
-    err together in the null world.
+    err together in the null world. Returns terms ``(m, B)`` at some rows and weights ``(m,)``.
     """
+    rows, truth, labels = drawn_labels(models, seed)
+    null = np.zeros(labels.shape)
+    for model, sign in zip(models, signs, strict=True):
+        terms = np.zeros(labels.shape)  # of one model: those of its copy are the same to the bit
+        for each in model.null_terms(rows, truth, labels):
+            terms += each
+        null += sign * terms
+    return null, one_per_row(models[0].sample.take(rows)).weights
+
+
+def null_estimates(model: Model, n_samples: float, seed: int = 0) -> FloatArray:
+    """Estimates of each problem from label sets drawn from the model's start, ``(P, B)``."""
+    rows, truth, labels = drawn_labels([model], seed)
+    weights = one_per_row(model.sample.take(rows)).weights
+    share = weights / weights.sum() * (len(rows) / n_samples)
+    return np.stack([share @ terms for terms in model.null_terms(rows, truth, labels)])
+
+
+def drawn_labels(models: Sequence[Model], seed: int) -> tuple[IntArray, FloatArray, IntArray]:
+    """Some rows, the mean of the starts there ``(m, K)``, and labels drawn from it ``(m, B)``."""
     first = models[0].sample
     affordable = CELLS // first.probabilities.shape[1]
     rows = systematic_rows(first, min(ROWS, max(FEWEST, affordable)))
     truth: FloatArray = np.mean([model.truth(rows) for model in models], axis=0)
-    labels = draw_labels(truth, DRAWS, np.random.default_rng(seed))
-    null: FloatArray = np.sum(
-        [
-            sign * model.null_terms(rows, truth, labels)
-            for model, sign in zip(models, signs, strict=True)
-        ],
-        axis=0,
-    )
-    weights = one_per_row(first.take(rows)).weights
-    each = weights @ null / weights.sum()  # (B,)
-    scale = len(rows) / n_samples
-    return float(each.mean()) * scale, float(np.var(each, ddof=1)) * scale**2
+    return rows, truth, draw_labels(truth, DRAWS, np.random.default_rng(seed))
 
 
 def systematic_rows(sample: Sample, m: int) -> IntArray:

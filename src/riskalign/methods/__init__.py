@@ -5,20 +5,26 @@ from __future__ import annotations
 from riskalign.equations.losses import ProperLoss
 from riskalign.methods.always_zero import AlwaysZero
 from riskalign.methods.binning import EqualMassBins, EqualWidthBins
+from riskalign.methods.isotonic import Isotonic
 from riskalign.methods.kernel import KernelSmoother
+from riskalign.methods.kuiper import Kuiper
 from riskalign.methods.method import Method
 from riskalign.methods.ridge import KernelRidge
 from riskalign.methods.simplex_bins import SimplexBins
 from riskalign.methods.smooth_ece import SmoothECE
+from riskalign.methods.spiegelhalter import Spiegelhalter
 
 __all__ = [
     "AlwaysZero",
     "EqualMassBins",
     "EqualWidthBins",
+    "Isotonic",
     "KernelRidge",
     "KernelSmoother",
+    "Kuiper",
     "SimplexBins",
     "SmoothECE",
+    "Spiegelhalter",
     "check_scope",
 ]
 
@@ -27,8 +33,11 @@ EVERY: tuple[Method, ...] = (
     EqualWidthBins(15),
     EqualMassBins(15),
     SimplexBins(10),
+    Isotonic(),
     KernelRidge(),
     SmoothECE(),
+    Kuiper(),
+    Spiegelhalter(),
     AlwaysZero(),
 )
 """One of each, to tell which methods serve a combination of notion and loss."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -38,10 +39,21 @@ DEFINITIONS = {
 """The classical norms, of the means in each bin."""
 
 
+CUBE_ROOT = "cube_root"
+"""As many bins as the cube root of the number of samples, rounded up."""
+
+
+def number_of_bins(n_bins: int | str, n_samples: int) -> int:
+    """The number of bins for so many samples."""
+    return math.ceil(np.cbrt(n_samples)) if isinstance(n_bins, str) else int(n_bins)
+
+
 def checked_bins(n_bins: object) -> int:
     """The number of bins, or an error."""
     if isinstance(n_bins, bool) or not isinstance(n_bins, int | np.integer) or n_bins < 1:
-        raise ValueError(f"`n_bins` must be a whole number from 1 on; found {n_bins!r}.")
+        raise ValueError(
+            f"`n_bins` must be a whole number from 1 on, or 'cube_root'; found {n_bins!r}."
+        )
     return int(n_bins)
 
 
@@ -110,12 +122,15 @@ class BinMeans:
 
 @dataclass(frozen=True)
 class _IntervalBins(ByProblem):
-    n_bins: int
+    n_bins: int | str
     debias: bool = field(default=False, kw_only=True)
     norm: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        checked_bins(self.n_bins)
+        if isinstance(self.n_bins, str):
+            one_of("n_bins", self.n_bins, [CUBE_ROOT])
+        else:
+            checked_bins(self.n_bins)
         if self.norm is None:
             return
         one_of("norm", self.norm, NORMS)
@@ -167,8 +182,8 @@ class EqualWidthBins(_IntervalBins):
 
     Parameters
     ----------
-    n_bins : int
-        Number of bins B.
+    n_bins : int or "cube_root"
+        Number of bins B, or the cube root of the number of samples, rounded up.
     debias : bool
         Compare bin means instead, (mean y - mean f)^2, and subtract the sampling variance
         mean y (1 - mean y) / (n_b - 1), with n_b the effective number of samples if they
@@ -193,7 +208,7 @@ class EqualWidthBins(_IntervalBins):
     __repr__: ClassVar = spelled
 
     def _upper_edges(self, p: FloatArray, weights: FloatArray) -> FloatArray:
-        return np.linspace(0.0, 1.0, self.n_bins + 1)[1:-1]
+        return np.linspace(0.0, 1.0, number_of_bins(self.n_bins, len(p)) + 1)[1:-1]
 
 
 @dataclass(frozen=True, repr=False)
@@ -231,6 +246,7 @@ class EqualMassBins(_IntervalBins):
         else:
             order = np.argsort(p)
             ordered, seen = p[order], np.cumsum(weights[order])
-        shares = np.arange(1, self.n_bins) / self.n_bins * seen[-1]
+        n_bins = number_of_bins(self.n_bins, len(p))
+        shares = np.arange(1, n_bins) / n_bins * seen[-1]
         cuts = np.unique(ordered[np.searchsorted(seen, shares * (1 - ROUNDING))])
         return cuts[cuts < p[weights > 0].max()]

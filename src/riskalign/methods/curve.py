@@ -2,39 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
 
 from riskalign.bandwidth.search import align
 from riskalign.bandwidth.tuning import WeightedTunings
 from riskalign.data.case import Case
 from riskalign.data.notions import Notion
 from riskalign.data.validation import ROW_SUM_TOLERANCE
+from riskalign.display import svg
+from riskalign.display.notebook import framed
+from riskalign.display.table import Row
 from riskalign.equations.arrays import FloatArray
-from riskalign.equations.kernels import KERNELS
+from riskalign.equations.kernels import KERNELS, Kernel
 from riskalign.equations.problem import Problem
 from riskalign.equations.simplex import mirrored, on_simplex
 from riskalign.equations.starts import STARTS, FittedStart
+from riskalign.methods.band import (
+    JointSpread,
+    KernelMatrices,
+    Spread,
+    samples_nearby,
+    spread_of,
+)
+from riskalign.methods.finer import mixed_at
 from riskalign.methods.kernel import KernelSmoother
-from riskalign.smoothing import Support, Tuning, choose_smoother
+from riskalign.methods.residuals import Debiased, Started
+from riskalign.smoothing import Smoother, Support, Tuning, choose_smoother, condensed
+from riskalign.smoothing.operator import ALONE
+
+STEP = 10
+"""A notebook lists every tenth point of a curve."""
+
+COUNTS = ("effective_samples", "nearby_samples", "local_samples")
+"""Numbers of samples that a curve knows at each point."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ReliabilityCurve:
     """The estimate of E[y | f] at points of the user's choice.
 
     Attributes
     ----------
     grid : (m,) probabilities, or (m, K) points of the simplex for canonical curves
-    conditional : (m,); class-wise (m, K), one column a class; canonical (m, K)
+    conditional : (m,); class-wise (m, K), one column per class; canonical (m, K). NaN where no
+        prediction lies near the point: `local_samples` is 0 there.
     density : the estimated density of predictions at the grid, (m,) or (m, K) class-wise
     effective_samples : how many samples share the average, (sum w)^2 / sum w^2, in the shape
         of `density`
     nearby_samples : samples counted by their weight over that of a sample at the point
         itself, in the shape of `density`: near 0 where there is no prediction
+    local_samples : samples within a short distance of the point, in the shape of `density`:
+        within 0.07 of 1/2, and less far near 0 and 1 and for narrow kernels. There is no band
+        where they are fewer than 30.
     bandwidth : the bandwidth, one per class for class-wise curves
     flattening : the power of f that the kernel saw, 1 for f itself, in the shape of `bandwidth`
     classes : names
@@ -45,7 +69,8 @@ class ReliabilityCurve:
     >>> data = ra.datasets.calibrated(2000, 2, seed=0)
     >>> curve = ra.reliability_curve(data.y_true, data.y_prob[:, 1], estimator="debiased")
     >>> low, high = curve.band(confidence=0.95)
-    >>> bool((low <= curve.conditional).all() and (curve.conditional <= high).all())
+    >>> shown = low == low  # the band is NaN where too few rows are near
+    >>> bool((low <= curve.conditional)[shown].all())
     True
     """
 
@@ -54,49 +79,123 @@ class ReliabilityCurve:
     density: FloatArray
     effective_samples: FloatArray
     nearby_samples: FloatArray
+    local_samples: FloatArray
     bandwidth: float | FloatArray
     flattening: float | FloatArray
     classes: tuple[str, ...]
+    spreads: Sequence[Callable[[], Spread | JointSpread]] = field(repr=False, compare=False)
 
-    def band(self, confidence: float = 0.95) -> tuple[FloatArray, FloatArray]:
-        """Pointwise interval of `conditional`: Wilson's, for N effective samples.
+    def __repr__(self) -> str:
+        """One line."""
+        h = np.ravel(self.bandwidth)
+        table = self.conditional.reshape(len(self.grid), -1)
+        known = int(np.isfinite(table).any(axis=1).sum())
+        return (
+            f"<ReliabilityCurve: {len(self.grid)} points, {known} with predictions near, "
+            f"{len(h)} curve{'s' if len(h) > 1 else ''}, bandwidth {h.min():.3g} to {h.max():.3g}>"
+        )
 
-        With z the normal quantile, the interval is
+    def _repr_html_(self) -> str:
+        """The table and a small diagram, for notebooks: the first class of several."""
+        if self.grid.ndim == 2:
+            known = np.isfinite(self.conditional).all(axis=1)
+            share = svg.split_bar(float(known.mean()))
+            return framed("Reliability curve of whole vectors", repr(self)[1:-1], [], share)
+        rows = [
+            Row(f"{p:.2f}", f"{R:.3f}")
+            for p, R in zip(self.grid[::STEP], self._first[::STEP], strict=True)
+            if np.isfinite(R)
+        ]
+        low, high = (self if self.conditional.ndim == 1 else self.of_class(0)).band()
+        picture = svg.reliability(self.grid, self._first, low, high)
+        return framed("Reliability curve: predicted, observed", "", rows, picture)
 
-            (R + z^2 / 2N +- z sqrt(R (1 - R) / N + z^2 / 4N^2)) / (1 + z^2 / N).
+    @property
+    def _first(self) -> FloatArray:
+        return self.conditional if self.conditional.ndim == 1 else self.conditional[:, 0]
 
-        It says how far chance moves the curve at one point. The bias of smoothing is not in
-        it, which is none for the debiased curve of a calibrated model.
+    def band(
+        self, confidence: float = 0.95, kind: str = "pointwise"
+    ) -> tuple[FloatArray, FloatArray]:
+        """An interval of `conditional` at every point of the grid.
+
+        It allows for the noise of the whole fit, of the start and of the smoothed residuals,
+        and for the bias of smoothing as far as the data show it; see
+        `riskalign.methods.band`. It is NaN where fewer than 30 samples lie near a point:
+        so few do not tell how far off the curve may be.
+
+        Parameters
+        ----------
+        confidence : float
+            How often the band holds E[y | f].
+        kind : {"pointwise", "simultaneous"}
+            At each point of the grid, or at all of its points at once (of class-wise curves:
+            for each class). Canonical curves have pointwise bands only, from
+            `effective_samples` alone.
+
+        Returns
+        -------
+        low, high : arrays in the shape of `conditional`
 
         Examples
         --------
         >>> import riskalign as ra
-        >>> curve = ra.reliability_curve([0, 1, 1], [0.2, 0.6, 0.9], grid=[0.5], bandwidth=0.1)
-        >>> low, high = curve.band(confidence=0.9)
-        >>> bool(low < high)
+        >>> data = ra.datasets.calibrated(2000, 2, seed=0)
+        >>> curve = ra.reliability_curve(data.y_true, data.y_prob[:, 1], grid=[0.2, 0.5])
+        >>> low, high = curve.band()
+        >>> lowest, highest = curve.band(kind="simultaneous")
+        >>> bool((lowest < low).all() and (high < highest).all())
         True
         """
-        if not 0 < confidence < 1:
-            raise ValueError(f"`confidence` must lie between 0 and 1; found {confidence!r}.")
-        N = self.effective_samples
-        if N.ndim < self.conditional.ndim:
-            N = N[:, None]
-        R, z = self.conditional, float(ndtri((1 + confidence) / 2))
-        centre = R + z**2 / (2 * N)
-        reach = z * np.sqrt(R * (1 - R) / N + z**2 / (4 * N**2))
-        scale = 1 + z**2 / N
-        return np.minimum((centre - reach) / scale, R), np.maximum((centre + reach) / scale, R)
+        found = [spread.band(confidence, kind) for spread in self._spreads]
+        if self.conditional.ndim == 1 or self.grid.ndim == 2:
+            return found[0]
+        low, high = (np.stack(ends, axis=1) for ends in zip(*found, strict=True))
+        return low, high
+
+    @cached_property
+    def _spreads(self) -> list[Spread | JointSpread]:
+        return [spread() for spread in self.spreads]
+
+    def of_class(self, k: int) -> ReliabilityCurve:
+        """The curve of one class of a class-wise curve, by its column.
+
+        Its band is computed without those of the other classes.
+
+        Examples
+        --------
+        >>> import riskalign as ra
+        >>> data = ra.datasets.temperature(500, 3, seed=0)
+        >>> curve = ra.reliability_curve(data.y_true, data.y_prob, grid=[0.2, 0.5, 0.8])
+        >>> curve.of_class(2).conditional.shape
+        (3,)
+        """
+        if self.grid.ndim == 2 or self.conditional.ndim == 1:
+            raise ValueError("`of_class` is for class-wise curves; this one is of one problem.")
+        of_grid = ("conditional", "density", *COUNTS)
+        own: dict[str, Any] = {name: getattr(self, name)[:, k] for name in of_grid}
+        for name in ("bandwidth", "flattening"):
+            own[name] = float(np.ravel(getattr(self, name))[k])
+        return replace(self, **own, spreads=[self.spreads[k]])
 
 
 def curve_of(
     case: Case, method: KernelSmoother, points: FloatArray, engine: str, progress: bool | None
 ) -> ReliabilityCurve:
     """R at points, of smoothed labels or of a start and its smoothed residuals."""
-    if method.smooths_residuals:
-        weighted = _residual_tunings(case, method, engine, progress)
+    if not method.smooths_residuals:
+        tunings, _ = method.tunings(case, engine, progress)
+    elif method.bandwidth is None and method.candidates is None:  # by risk alignment
+        curves = align(case.problems, KERNELS[method.kernel], engine, method.power, progress)
+        tunings = [Tuning(curve.value, curve.flattening) for curve in curves]
+    elif method.chooses_by_risk:
+        estimates = method.outcome(case, engine, progress).residuals
+        assert estimates is not None
+        weighted = [each.tunings for each in estimates]
+        return curve_by(case, method, weighted, points, engine, estimates)
     else:
         tunings, _ = method.tunings(case, engine, progress)
-        weighted = [WeightedTunings.given(tuning) for tuning in tunings]
+    weighted = [WeightedTunings.given(tuning) for tuning in tunings]
     return curve_by(case, method, weighted, points, engine)
 
 
@@ -106,14 +205,53 @@ def curve_by(
     weighted: Sequence[WeightedTunings],
     points: FloatArray,
     engine: str = "auto",
+    known: Sequence[Debiased | None] | None = None,
 ) -> ReliabilityCurve:
-    """R at points, by tunings that are known: the weighted mean of what they give."""
+    """R at points, by tunings that are known: the weighted mean of what they give.
+
+    The estimates whose curves they are may be known too.
+    """
+    matrices = KernelMatrices(KERNELS[method.kernel], points)
+    known = known or [None] * len(case.problems)
     found = [
-        curve_of_problem(problem, method, own, points, engine)
-        for problem, own in zip(case.problems, weighted, strict=True)
+        _part(_Fitted(problem, method, own, engine, estimate), matrices)
+        for problem, own, estimate in zip(case.problems, weighted, known, strict=True)
     ]
-    tunings = [own.best for own in weighted]
-    return assemble(case, points, tunings, [R for R, _ in found], [own for _, own in found])
+    gathered, number = case.notion.gathered, case.notion.number
+    return ReliabilityCurve(
+        grid=points,
+        conditional=gathered([part.conditional for part in found]),
+        density=gathered([part.support.density for part in found]),
+        effective_samples=gathered([part.support.effective for part in found]),
+        nearby_samples=gathered([part.support.nearby for part in found]),
+        local_samples=gathered([part.local for part in found]),
+        bandwidth=number([own.best.bandwidth for own in weighted]),
+        flattening=number([own.best.flattening for own in weighted]),
+        classes=case.sample.classes,
+        spreads=[part.spread for part in found],
+    )
+
+
+@dataclass(frozen=True)
+class _Part:
+    """The curve of one problem: NaN where `local` is 0."""
+
+    conditional: FloatArray  # (m,), or (m, K) of a joint problem
+    support: Support
+    local: FloatArray  # (m,)
+    spread: Callable[[], Spread | JointSpread]
+
+
+def _part(fitted: _Fitted, matrices: KernelMatrices) -> _Part:
+    problem, points = fitted.problem, matrices.points
+    R, support = fitted.at(points)
+    if not problem.one_dimensional:
+        local = np.where(support.nearby < ALONE, 0.0, support.nearby)
+        R = np.where(local[:, None] > 0, R, np.nan)
+        return _Part(R, support, local, partial(JointSpread, R, support.effective))
+    local = samples_nearby(problem, points, fitted.weighted.best.bandwidth)
+    R = np.where(local > 0, R[:, 1], np.nan)
+    return _Part(R, support, local, partial(fitted.spread, matrices))
 
 
 def curve_of_problem(
@@ -122,45 +260,76 @@ def curve_of_problem(
     weighted: WeightedTunings,
     points: FloatArray,
     engine: str,
+    known: Debiased | None = None,
 ) -> tuple[FloatArray, Support]:
-    """R of one problem at points, ``(m,)`` or ``(m, K)``, as ``(m, K)``, and its support.
-
-    The support is that of the tuning of the largest weight.
-    """
-    x = on_simplex(points)
-    smoother = choose_smoother([problem], KERNELS[method.kernel], engine)
-    if not method.smooths_residuals:
-        nothing = np.empty((len(problem.labels), 0))
-        _, support = smoother.averages_at(nothing, (0, weighted.best), x)
-        return smoother.at((0, weighted.best), x).mean, support
-    fit = FittedStart.of(problem, STARTS[method.start])
-    residuals = problem.columns() - fit.at(problem.predictions)
-    g = fit.at(points)
-    start = on_simplex(g[:, 0]) if g.shape[1] == 1 else g
-    R, best = np.zeros_like(start), None
-    for tuning, weight in zip(weighted.tunings, weighted.weights, strict=True):
-        q, support = smoother.averages_at(residuals, (0, tuning), x)
-        R += weight * shown_of(start, mirrored(q))
-        best = support if tuning == weighted.best else best
-    assert best is not None
-    return np.minimum(R, 1.0), best
+    """R of one problem at points, ``(m,)`` or ``(m, K)``, as ``(m, K)``, and its support."""
+    return _Fitted(problem, method, weighted, engine, known).at(points)
 
 
-def _residual_tunings(
-    case: Case, method: KernelSmoother, engine: str, progress: bool | None
-) -> list[WeightedTunings]:
-    """How the residuals of a curve are smoothed: as asked for, or by risk alignment."""
-    kernel = KERNELS[method.kernel]
-    if method.bandwidth is None and method.candidates is None:
-        curves = align(case.problems, kernel, engine, method.power, progress)
-        tunings = [Tuning(curve.value, curve.flattening) for curve in curves]
-        return [WeightedTunings.given(tuning) for tuning in tunings]
-    if not method.chooses_by_risk:
-        tunings, _ = method.tunings(case, engine, progress)
-        return [WeightedTunings.given(tuning) for tuning in tunings]
-    outcome = method.outcome(case, engine, progress)
-    assert outcome.residuals is not None
-    return [each.tunings for each in outcome.residuals]
+@dataclass(frozen=True)
+class _Fitted:
+    """The curve of one problem: what does not depend on its points is computed once."""
+
+    problem: Problem
+    method: KernelSmoother
+    weighted: WeightedTunings
+    engine: str
+    estimate: Debiased | None = None  # whose curve it is
+
+    @property
+    def started(self) -> Started | None:
+        return None if self.estimate is None else self.estimate.started
+
+    @property
+    def kernel(self) -> Kernel:
+        return KERNELS[self.method.kernel]
+
+    @cached_property
+    def rows(self) -> Problem:
+        """The rows that are smoothed; those of a curve of residuals may be nodes."""
+        if not self.method.smooths_residuals:
+            return self.problem
+        if self.started is not None:
+            return self.started.problem
+        return condensed(self.problem, self.kernel, self.engine)
+
+    @cached_property
+    def smoother(self) -> Smoother:
+        return choose_smoother([self.rows], self.kernel, self.engine)
+
+    @cached_property
+    def fit(self) -> FittedStart:
+        if self.started is not None:
+            return self.started.fit
+        return FittedStart.of(self.rows, STARTS[self.method.start])
+
+    @cached_property
+    def residuals(self) -> FloatArray:
+        return self.rows.columns() - self.fit.at(self.rows.predictions)
+
+    def at(self, points: FloatArray) -> tuple[FloatArray, Support]:
+        """See `curve_of_problem`; the support is that of the tuning of the largest weight."""
+        x, weighted = on_simplex(points), self.weighted
+        if not self.method.smooths_residuals:
+            nothing = np.empty((len(self.rows.labels), 0))
+            _, support = self.smoother.averages_at(nothing, (0, weighted.best), x)
+            return self.smoother.at((0, weighted.best), x).mean, support
+        g = self.fit.at(points)
+        start = on_simplex(g[:, 0]) if g.shape[1] == 1 else g
+        R, best = np.zeros_like(start), None
+        for tuning, weight in zip(weighted.tunings, weighted.weights, strict=True):
+            q, support = self.smoother.averages_at(self.residuals, (0, tuning), x)
+            R += weight * shown_of(start, mirrored(q))
+            best = support if tuning == weighted.best else best
+        assert best is not None
+        if self.estimate is not None:
+            R = mixed_at(self.estimate, points, R)
+        return np.minimum(R, 1.0), best
+
+    def spread(self, matrices: KernelMatrices) -> Spread:
+        """How far the curve of one probability may be from the truth."""
+        fit = self.fit if self.method.smooths_residuals else None
+        return spread_of(self.problem, fit, self.weighted, lambda p: self.at(p)[0][:, 1], matrices)
 
 
 def shown_of(start: FloatArray, smoothed: FloatArray) -> FloatArray:
@@ -172,27 +341,6 @@ def shown_of(start: FloatArray, smoothed: FloatArray) -> FloatArray:
     R = np.maximum(start + smoothed, 0.0)
     R /= R.sum(axis=1, keepdims=True)
     return np.minimum(R, 1.0)
-
-
-def assemble(
-    case: Case,
-    points: FloatArray,
-    tunings: Sequence[Tuning],
-    R: Sequence[FloatArray],
-    supports: Sequence[Support],
-) -> ReliabilityCurve:
-    """The curve whose estimates ``(m, K)`` and support are known, one per problem."""
-    gathered, number = case.notion.gathered, case.notion.number
-    return ReliabilityCurve(
-        grid=points,
-        conditional=gathered([own if case.notion.joint else own[:, 1] for own in R]),
-        density=gathered([support.density for support in supports]),
-        effective_samples=gathered([support.effective for support in supports]),
-        nearby_samples=gathered([support.nearby for support in supports]),
-        bandwidth=number([tuning.bandwidth for tuning in tunings]),
-        flattening=number([tuning.flattening for tuning in tunings]),
-        classes=case.sample.classes,
-    )
 
 
 def grid_points(grid: object, notion: Notion, n_classes: int) -> FloatArray:

@@ -7,20 +7,25 @@ from typing import ClassVar
 
 import numpy as np
 
+from riskalign.bandwidth.criteria import CRITERIA
+from riskalign.bandwidth.result import BandwidthSearch
 from riskalign.bandwidth.search import (
-    CRITERIA,
     Bandwidth,
-    BandwidthSearch,
     Candidates,
     candidate_set,
     positive,
     search_bandwidth,
 )
 from riskalign.data.case import Case
+from riskalign.data.limits import announce_errors
 from riskalign.data.validation import one_of
+from riskalign.equations.arrays import FloatArray
 from riskalign.equations.kernels import KERNELS
+from riskalign.equations.norms import MEANS, direction, sides
+from riskalign.equations.problem import Problem
 from riskalign.equations.starts import STARTS
 from riskalign.equations.terms import ESTIMATORS as OF_LABELS
+from riskalign.methods.finer import finer
 from riskalign.methods.labels import label_estimates
 from riskalign.methods.method import (
     CLASSICAL,
@@ -45,8 +50,16 @@ NORM_WORDS = {
     "l1": "mean of |R - f|",
     "l2": "root mean square of R - f",
     "max": "max of |R - f|",
+    "euclidean": "mean length of R - f",
 }
-"""What the classical norms are, in words."""
+"""What the norms are, in words."""
+
+OF_RESIDUALS = {
+    "l1": Scope(losses=("l2",)),
+    "l2": Scope(losses=("l2",)),
+    "euclidean": Scope(("canonical",), ("l2",)),
+}
+"""What the norms of smoothed residuals may be asked for; no loss has a part in them."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -57,9 +70,9 @@ class KernelSmoother:
     ----------
     bandwidth, kernel, estimator, candidates, power, start
         As for `calibration_error`.
-    norm : {"l1", "l2", "max"}, optional
-        Mean, root mean square or maximum of |R - f|, for binary and top-label errors, in
-        place of an estimator.
+    norm : {"l1", "l2", "euclidean", "max"}, optional
+        A norm of R - f in place of a mean divergence, see `calibration_error`. With
+        estimator="plugin" it is that of R itself, for binary and top-label errors; "max" always is.
 
     Examples
     --------
@@ -87,13 +100,17 @@ class KernelSmoother:
     def __post_init__(self) -> None:
         if self.norm is None:
             return
-        one_of("norm", self.norm, NORMS)
-        if self.estimator != "plugin" and self.changed("estimator"):
+        one_of("norm", self.norm, NORM_WORDS)
+        if self.norm not in OF_RESIDUALS and self.estimator == DEBIASED:
+            object.__setattr__(self, "estimator", "plugin")  # a maximum is no mean of terms
+        known = [DEBIASED] if self.norm in OF_RESIDUALS else []
+        known += ["plugin"] if self.norm in NORMS else []
+        if self.estimator not in known:
+            listed = " or ".join(f"estimator={each!r}" for each in known)
             raise ValueError(
-                f"`norm={self.norm!r}` is of R - f itself and takes no estimator; found "
-                f"estimator={self.estimator!r}. Leave out one of the two."
+                f"`norm={self.norm!r}` needs {listed}; found estimator={self.estimator!r}. Leave "
+                "out one of the two."
             )
-        object.__setattr__(self, "estimator", "plugin")  # whose R smooths labels
 
     def changed(self, *names: str) -> list[str]:
         """Those options, of some or of all, that differ from their defaults."""
@@ -107,12 +124,14 @@ class KernelSmoother:
     @property
     def scope(self) -> Scope:
         """See `Method`."""
-        return Scope() if self.norm is None else CLASSICAL
+        if self.norm is None:
+            return Scope()
+        return OF_RESIDUALS[self.norm] if self.smooths_residuals else CLASSICAL
 
     @property
     def smooths_residuals(self) -> bool:
         """Whether residuals are smoothed, as debiased errors do; otherwise labels are."""
-        return self.estimator == DEBIASED and self.norm is None
+        return self.estimator == DEBIASED
 
     def definition(self, divergence: str) -> str:
         """See `Method`."""
@@ -168,6 +187,7 @@ class KernelSmoother:
         kernel, start = KERNELS[self.kernel], STARTS[self.start]
         tunings, search, candidates = None, None, None
         if self.chooses_by_risk:
+            announce_errors(len(case.problems))
             n_classes = case.problems[0].n_classes
             candidates = candidate_set(self.candidates, kernel, n_classes)
         else:
@@ -183,11 +203,14 @@ class KernelSmoother:
             by_nodes=not case.complete,
         )
         if tunings is None:
+            if self.norm not in MEANS:
+                residuals = finer(residuals)
             tunings = [each.tunings.best for each in residuals]
             found = (each.tunings.curve for each in residuals)
             curves = tuple(curve for curve in found if curve is not None)
             search = BandwidthSearch("cross-validation", curves, case.notion.per_class)
-        return Outcome([_summed(each) for each in residuals], tunings, search, residuals)
+        estimates = [summed(each, self.norm) for each in residuals]
+        return Outcome(estimates, tunings, search, residuals)
 
     @property
     def chooses_by_risk(self) -> bool:
@@ -220,7 +243,20 @@ class KernelSmoother:
         return [Tuning(h) for h in given.tolist()], None
 
 
-def _summed(each: Debiased) -> Estimate:
-    """The estimate of a problem from its rows."""
+def summed(each: Debiased, norm: str | None = None) -> Estimate:
+    """The estimate of a problem from its rows; its value is a square if the norm is "l2"."""
     value, risk = each.mean(each.terms), each.mean(each.risk)
-    return Estimate(value, risk, risk - value, each.mean(each.reconstructed_risk))
+    refinement = risk - value
+    if norm in MEANS:
+        value = float(norm_sides(each, norm).sum())
+    return Estimate(value, risk, refinement, each.mean(each.reconstructed_risk))
+
+
+def norm_sides(each: Debiased, norm: str) -> FloatArray:
+    """The parts of a norm that are too high and too low, ``(2,)``; it is their sum."""
+    problem = each.problem
+    f = Problem.free(problem.predictions)  # (n, d)
+    u = direction(norm, each.conditional[:, -f.shape[1] :] - f, each.variance)
+    found = sides(u, problem.columns() - f)
+    parts: FloatArray = found @ problem.weights / problem.weights.sum()
+    return parts

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from riskalign.bandwidth.search import BandwidthSearch
+from riskalign.bandwidth.result import BandwidthSearch
 from riskalign.data.case import Case
 from riskalign.data.notions import NOTIONS
 from riskalign.equations.arrays import FloatArray
@@ -64,7 +64,7 @@ class Scope:
 
 
 NORMS = ("l1", "l2", "max")
-"""The classical norms of R - f."""
+"""The classical norms of R - f, over bins or samples of one probability."""
 
 CLASSICAL = Scope(("binary", "top-label"), ("l2",))
 """Norms are of one probability, and no loss has a part in them: `loss` keeps its default."""

@@ -7,26 +7,26 @@ The equations are in `riskalign.equations.debiased`, the weights of the candidat
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from riskalign.bandwidth.tuning import WeightedTunings, candidate_tunings
-from riskalign.equations.arrays import FloatArray, IntArray, row_dot
-from riskalign.equations.debiased import FitNoise, second_order
+from riskalign.equations.arrays import FloatArray, IntArray, LabelArray, row_dot
+from riskalign.equations.curves import Knots
+from riskalign.equations.debiased import FitNoise, second_order, variance_of_average
 from riskalign.equations.kernels import Kernel
+from riskalign.equations.losses import ProperLoss
 from riskalign.equations.problem import Problem
 from riskalign.equations.simplex import mirrored, on_simplex, onto_simplex
-from riskalign.equations.starts import FittedStart, Start, moved, slopes_of
+from riskalign.equations.starts import FittedStart, Start, moved, products, slopes_of
 from riskalign.equations.terms import risk_of
 from riskalign.progress import track
 from riskalign.smoothing import TINY, Smoother, Tuning, choose_smoother, condensed, read_at
-from riskalign.smoothing.grid import THREADED
-from riskalign.smoothing.threads import ordered_map
 
-GROUP_ROWS, GROUP = 400_000, 64
-"""Rows of problems that are smoothed together, and problems: what they need stays in memory."""
+GROUP_ROWS = 16_000
+"""Rows of the problems that are smoothed together: their arrays stay in cache."""
 
 SEARCH_ROWS = 2_048
 """Rows that weigh the candidates of a problem on a larger simplex, whose rows are dear."""
@@ -73,14 +73,51 @@ class Started:
         """G on the simplex, ``(n, K)``."""
         return on_simplex(self.g[:, 0]) if self.problem.one_dimensional else self.g
 
-    def estimate(self, smoothed: FloatArray, rows: IntArray | slice = slice(None)) -> FloatArray:
-        """R on the simplex ``(n, K)``, from smoothed residuals ``(n, d)`` of some rows."""
-        return onto_simplex(self.truth[rows], mirrored(smoothed))
+    @cached_property
+    def size(self) -> FloatArray:
+        """Sum w <slopes, slopes>, ``(p, p)``."""
+        return products(self.problem.weights, self.slopes, self.slopes)
+
+    def estimate(self, smoothed: FloatArray) -> FloatArray:
+        """R on the simplex ``(n, K)``, from smoothed residuals ``(n, d)``."""
+        return onto_simplex(self.truth, mirrored(smoothed))
 
     def with_slopes(self) -> FloatArray:
-        """What is smoothed: residuals and slopes, side by side, ``(n, d + d p)``."""
+        """What is smoothed: residuals and slopes, side by side.
+
+        Slopes of K outcomes add up to 0: those of the last are left out.
+        """
         n, d, p = self.slopes.shape
-        return np.concatenate([self.residuals, self.slopes.reshape(n, d * p)], axis=1)
+        free = max(d - 1, 1)
+        return np.concatenate([self.residuals, self.slopes[:, :free].reshape(n, free * p)], axis=1)
+
+    def split(self, averages: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Averages of residuals ``(n, d)`` and slopes ``(n, d, p)``, from those of both."""
+        n, d, p = self.slopes.shape
+        slopes = averages[:, d:].reshape(n, max(d - 1, 1), p)
+        if d > 1:
+            slopes = np.concatenate([slopes, -slopes.sum(axis=1, keepdims=True)], axis=1)
+        return averages[:, :d], slopes
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """What an estimate is made of: kernels, and finer estimates with their shares.
+
+    Attributes
+    ----------
+    kernels : the share of the kernels
+    levels : knots of curves, and their share
+    """
+
+    kernels: float = 1.0
+    levels: tuple[tuple[Knots, float], ...] = ()
+
+    def with_level(self, knots: Knots, share: float) -> Mixture:
+        """The mixture of which one more gets a share."""
+        rest = 1.0 - share
+        levels = tuple((each, rest * own) for each, own in self.levels if rest > 0)
+        return Mixture(rest * self.kernels, (*levels, (knots, share)))
 
 
 @dataclass(frozen=True)
@@ -97,7 +134,12 @@ class Debiased:
     variance_removed : (n,), what the noise of R had taken from the terms
     gains : l(f) - l(R), ``(n, K)``
     conditional : R, ``(n, K)``
+    variance : that of R, ``(n, d)``; the sample's own label has no part in it
     tunings : the tunings and their weights
+    started : the problem with its start
+    mixture : the finer estimates that were mixed in, and their shares
+    doubts : how much of the error may be owed to chance in finer estimates, and how much more
+        there may be that they show and chance could explain as well
     """
 
     problem: Problem
@@ -108,7 +150,11 @@ class Debiased:
     variance_removed: FloatArray
     gains: FloatArray
     conditional: FloatArray
+    variance: FloatArray
     tunings: WeightedTunings
+    started: Started | None = None
+    mixture: Mixture = Mixture()
+    doubts: tuple[float, float] = (0.0, 0.0)
 
     @property
     def effective_samples(self) -> float:
@@ -142,56 +188,110 @@ def debiased(
     """The debiased estimate of every problem.
 
     Tunings are given, one per problem, or candidates are weighted by their leave-one-out risk.
-    With `by_nodes` one-dimensional problems are condensed to nodes however few rows they have,
-    so that the estimate can be read at any row.
+    With `by_nodes` one-dimensional problems are condensed to nodes however few rows they have, so
+    that the estimate can be read at any row; those of discrete predictions are read at the nearest.
     """
+    groups = list(_groups(problems, kernel, engine, start, by_nodes))
+    if tunings is None:
+        weighted = weigh(groups, kernel, candidates, progress)
+    else:
+        weighted = [WeightedTunings.given(tuning) for tuning in tunings]
     estimates: list[Debiased] = []
-    step = max(1, min(GROUP, GROUP_ROWS // max(len(problem.labels) for problem in problems)))
-    for first in range(0, len(problems), step):
-        part = problems[first : first + step]
-        group = _condensed(part, kernel, engine, by_nodes)
-        started = [Started.of(each, start) for each in group]
-        smoother = choose_smoother(group, kernel, engine, small=TINY)
-        if tunings is None:
-            weighted = weigh(started, smoother, kernel, candidates, progress)
-        else:
-            weighted = [WeightedTunings.given(each) for each in tunings[first : first + step]]
-        estimates += _estimates(started, smoother, weighted)
+    for started, smoother in groups:
+        own = weighted[len(estimates) : len(estimates) + len(started)]
+        estimates += _estimates(started, smoother, own)
     return estimates
 
 
-def _condensed(
-    problems: Sequence[Problem], kernel: Kernel, engine: str, by_nodes: bool
-) -> list[Problem]:
-    def one(problem: Problem) -> Problem:
-        return condensed(problem, kernel, engine, always=by_nodes)
+Group = tuple[Sequence[Started], Smoother]
+"""Problems that are smoothed together."""
 
-    workers = None if len(problems[0].labels) >= THREADED else 1
-    return list(ordered_map(one, problems, workers))
+
+def _groups(
+    problems: Sequence[Problem], kernel: Kernel, engine: str, start: Start, by_nodes: bool
+) -> Iterator[Group]:
+    """Consecutive problems by rows or nodes, as many as are smoothed together."""
+    group: list[Started] = []
+    n_rows = 0
+    for problem in [*problems, None]:
+        one = None if problem is None else condensed(problem, kernel, engine, always=by_nodes)
+        n_rows += 0 if one is None else len(one.labels)
+        if group and (one is None or n_rows > GROUP_ROWS):
+            rows = [each.problem for each in group]
+            yield group, choose_smoother(rows, kernel, engine, small=TINY)
+            group, n_rows = [], 0 if one is None else len(one.labels)
+        if one is not None:
+            group.append(Started.of(one, start))
 
 
 def weigh(
-    started: Sequence[Started],
-    smoother: Smoother,
+    groups: Sequence[Group],
     kernel: Kernel,
     candidates: FloatArray | None = None,
     progress: bool | None = None,
 ) -> list[WeightedTunings]:
-    """The candidates of each problem, weighted by their leave-one-out risk."""
-    n_classes = started[0].problem.n_classes
-    tunings = candidate_tunings(kernel, n_classes, candidates)
+    """The candidates of each problem of all groups, weighted by their leave-one-out risk."""
+    every = [each for started, _ in groups for each in started]
+    tunings = candidate_tunings(kernel, every[0].problem.n_classes, candidates)
+    found = (each for group in groups for each in _search(group, tunings))
+    n_steps = len(groups) * len(tunings)
+    steps = iter(track(((1, each) for each in found), n_steps, "bandwidth", progress))
+    by_group = [np.stack([next(steps) for _ in tunings], axis=1) for _ in groups]
+    losses = np.concatenate(by_group)  # (problems, candidates)
+    problems, starts = [each.problem for each in every], [each.g for each in every]
+    return WeightedTunings.of_classes(problems, starts, tunings, losses)
+
+
+def _search(group: Group, tunings: Sequence[Tuning]) -> Iterator[FloatArray]:
+    """The losses of the problems of a group ``(k,)``, for one candidate after another."""
+    started, smoother = group
     rows = _search_rows(started[0].problem)
-    losses = np.empty((len(started), len(tunings)))
-    averages = smoother.averages({k: s.residuals for k, s in enumerate(started)}, tunings, rows)
-    for c, smoothed in enumerate(
-        track(((1, each) for each in averages), len(tunings), "bandwidth", progress)
-    ):
-        for k, each in enumerate(started):
-            losses[k, c] = _left_out_loss(each, smoothed[k], rows)
-    return [
-        WeightedTunings.of(each.problem, each.g, tunings, losses[k])
-        for k, each in enumerate(started)
-    ]
+    stacked = _Rows.of(started, rows)
+    values = {k: each.residuals for k, each in enumerate(started)}
+    for smoothed in smoother.averages(values, tunings, rows):
+        yield stacked.left_out_losses(np.concatenate(list(smoothed.values())))
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of several problems, one after another: what the losses of candidates need.
+
+    Attributes
+    ----------
+    loss : of all of them
+    labels, weights : (N,), the weights scaled up from some rows to all
+    truth : (N, K), the start
+    begins : (k,), the first row of each problem
+    """
+
+    loss: ProperLoss
+    labels: LabelArray
+    weights: FloatArray
+    truth: FloatArray
+    begins: IntArray
+
+    @classmethod
+    def of(cls, started: Sequence[Started], rows: IntArray | None) -> _Rows:
+        some = slice(None) if rows is None else rows
+        problems = [each.problem for each in started]
+        weights = [problem.weights[some] for problem in problems]
+        if rows is not None:
+            pairs = zip(weights, problems, strict=True)
+            weights = [own * (each.weights.sum() / own.sum()) for own, each in pairs]
+        return cls(
+            problems[0].loss,
+            np.concatenate([problem.labels[some] for problem in problems]),
+            np.concatenate(weights),
+            np.concatenate([each.truth.T[:, some] for each in started], axis=1).T,
+            np.cumsum([0, *(len(own) for own in weights[:-1])]),
+        )
+
+    def left_out_losses(self, smoothed: FloatArray) -> FloatArray:
+        """sum_i w_i <y_i, l(R_i)> of each problem, ``(k,)``, from smoothed residuals ``(N, d)``."""
+        R = onto_simplex(self.truth, mirrored(smoothed))
+        each = risk_of(self.loss, self.labels, R)
+        each *= self.weights
+        return np.add.reduceat(each, self.begins)
 
 
 def _search_rows(problem: Problem) -> IntArray | None:
@@ -200,17 +300,6 @@ def _search_rows(problem: Problem) -> IntArray | None:
     if problem.one_dimensional or n <= SEARCH_ROWS:
         return None
     return np.unique(np.linspace(0, n - 1, SEARCH_ROWS).astype(np.intp))
-
-
-def _left_out_loss(started: Started, smoothed: FloatArray, rows: IntArray | None) -> float:
-    """sum_i w_i <y_i, l(R_i)>, scaled up from some rows."""
-    problem = started.problem
-    if rows is None:
-        R = started.estimate(smoothed)
-        return float(problem.weights @ risk_of(problem.loss, problem.labels, R))
-    R, weights = started.estimate(smoothed, rows), problem.weights[rows]
-    total = float(weights @ risk_of(problem.loss, problem.labels[rows], R))
-    return total * float(problem.weights.sum() / weights.sum())
 
 
 def _estimates(
@@ -225,10 +314,13 @@ def _estimates(
     for tuning, numbers in wanting.items():
         values = {k: started[k].with_slopes() for k in numbers}
         smoothed = smoother.with_squares(values, tuning)
-        found.update({(k, tuning): terms_of(started[k], *smoothed[k]) for k in numbers})
+        noises = fit_noises([(started[k], smoothed[k][0]) for k in numbers])
+        for k, noise in zip(numbers, noises, strict=True):
+            found[k, tuning] = terms_of(started[k], *smoothed[k], noise)
     for k, each in enumerate(weighted):
         parts = [found.pop((k, tuning)) for tuning in each.tunings]
-        yield _averaged(started[k].problem, each, parts)
+        fresh = replace(started[k])  # without the arrays that it has cached
+        yield replace(_averaged(started[k].problem, each, parts), started=fresh)
 
 
 @dataclass(frozen=True)
@@ -238,24 +330,38 @@ class Terms:
     R: FloatArray  # (n, K)
     left_out: FloatArray  # <y, l(R)>
     refinement: FloatArray  # the same without the noise of R
+    variance: FloatArray  # of R, (n, d)
 
 
-def terms_of(started: Started, smoothed: FloatArray, s: FloatArray) -> Terms:
-    """R and its refinement, from averages ``(n, d + d p)`` of residuals and slopes."""
-    problem = started.problem
-    n, d, p = started.slopes.shape
-    q, shift = smoothed[:, :d], None
-    if p:
-        smoothed_slopes = smoothed[:, d:].reshape(n, d, p)
-        noise = FitNoise.of(
-            started.fit.information, problem.weights, started.slopes, smoothed_slopes
-        )
+def fit_noises(smoothed: Sequence[tuple[Started, FloatArray]]) -> list[FitNoise | None]:
+    """How labels move the starts of problems, from averages of residuals and slopes."""
+    seen = []
+    for started, averages in smoothed:
+        if not started.slopes.shape[2]:
+            return [None] * len(smoothed)
+        _, slopes = started.split(averages)
+        seen.append(products(started.problem.weights, started.slopes, slopes))
+    information = np.stack([started.fit.information for started, _ in smoothed])
+    noise = FitNoise.of(information, np.stack([each.size for each, _ in smoothed]), np.stack(seen))
+    return [noise[k] for k in range(len(smoothed))]
+
+
+def terms_of(
+    started: Started, smoothed: FloatArray, s: FloatArray, noise: FitNoise | None
+) -> Terms:
+    """R and its refinement, from averages of residuals and slopes."""
+    problem, shift = started.problem, None
+    q, slopes = started.split(smoothed)
+    if noise is not None:
         push = noise.pushes(problem, started.phi, started.residuals)
         shift = noise.own_shift(started.slopes, push)
-        q = q + moved(smoothed_slopes, push)  # the sample leaves its neighbours' starts too
+        q = q + moved(slopes, push)  # it leaves neighbours' starts too
     R = started.estimate(q)
     left_out, refinement = second_order(problem, R, s, shift)
-    return Terms(R, left_out, refinement)
+    variance = variance_of_average(R[:, -q.shape[1] :], s)
+    if noise is not None:
+        variance += noise.variance_of_fit(started.slopes, problem.unit)
+    return Terms(R, left_out, refinement, variance)
 
 
 def _averaged(problem: Problem, weighted: WeightedTunings, parts: Sequence[Terms]) -> Debiased:
@@ -266,6 +372,7 @@ def _averaged(problem: Problem, weighted: WeightedTunings, parts: Sequence[Terms
     risk = risk_of(problem.loss, problem.labels, problem.points)
     totals = {name: np.zeros(len(risk)) for name in ("refinement", "left_out", "plugin")}
     R, gains = np.zeros_like(loss_f), np.zeros_like(loss_f)
+    deviation = np.zeros_like(parts[0].variance)
     for own, part in zip(weights, parts, strict=True):
         gain = loss_f - problem.loss(part.R)
         totals["refinement"] += own * part.refinement
@@ -273,6 +380,7 @@ def _averaged(problem: Problem, weighted: WeightedTunings, parts: Sequence[Terms
         totals["plugin"] += own * row_dot(part.R, gain)
         R += own[:, None] * part.R
         gains += own[:, None] * gain
+        deviation += own[:, None] * np.sqrt(part.variance)  # the averages vary together
     return Debiased(
         problem=problem,
         terms=risk - totals["refinement"],
@@ -282,5 +390,6 @@ def _averaged(problem: Problem, weighted: WeightedTunings, parts: Sequence[Terms
         variance_removed=totals["left_out"] - totals["refinement"],
         gains=gains,
         conditional=R,
+        variance=deviation**2,
         tunings=weighted,
     )

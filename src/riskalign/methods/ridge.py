@@ -103,7 +103,8 @@ class Fit:
             matrix, targets = kernel(x[train], x[train]), d[train]
         else:
             matrix, targets = features[train].T @ features[train], features[train].T @ d[train]
-        values, vectors = eigh(matrix, driver="evd", overwrite_a=True, check_finite=False)
+        driver = "evd" if len(matrix) > 1 else None  # scipy before 1.13 cannot do one by one
+        values, vectors = eigh(matrix, driver=driver, overwrite_a=True, check_finite=False)
 
         def projected(rows: BoolArray) -> FloatArray:
             columns = kernel(x[rows], x[train]) if features is None else features[rows]

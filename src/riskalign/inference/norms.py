@@ -1,0 +1,159 @@
+"""How far chance moves the estimate of a norm of R - f, and by how much it is off.
+
+Label sets b are drawn from the start g, and the norm of the predictions f is estimated from each
+of them as it was from the data: T_b. In that world the norm is known, the mean of |g - f|. So the
+variance of T_b is that of the estimate, what labels gain and the smoother's noise together, and
+the mean of T_b less the known norm is its bias. The interval is
+
+    [T - z se - max(bias, 0), T + z se - min(bias, 0)],    se^2 = Var_b(T_b),
+
+cut at 0: each end allows for the bias that would put the truth beyond it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import ndtri
+
+from riskalign.data.case import Case
+from riskalign.equations.arrays import FloatArray
+from riskalign.equations.norms import direction, norms_of, sides
+from riskalign.equations.problem import Problem
+from riskalign.inference.null import Model, NullWorld, drawn_labels, one_per_row
+from riskalign.methods.kernel import norm_sides
+from riskalign.methods.method import Outcome
+from riskalign.results import Interval, Side
+from riskalign.smoothing import Tuning
+
+
+@dataclass(frozen=True)
+class NormChance:
+    """The standard error and the bias of the estimate of a norm."""
+
+    error: float
+    bias: float
+
+    @classmethod
+    def of(cls, errors: FloatArray, scale: float) -> NormChance:
+        """From T_b less the known norm ``(B,)``, of some samples; `scale` leads to all."""
+        return cls(float(np.std(errors, ddof=1)) * scale, float(errors.mean()) * scale)
+
+    def interval(self, value: float, confidence: float) -> tuple[float, float]:
+        """The interval of a norm that was estimated by `value`, cut at 0."""
+        reach = float(ndtri((1 + confidence) / 2)) * self.error
+        low = value - reach - max(self.bias, 0.0)
+        return max(low, 0.0), max(value, 0.0) + reach - min(self.bias, 0.0)
+
+
+@dataclass(frozen=True)
+class NormChances:
+    """Those of the parts of a norm that are too high and too low, and of the whole."""
+
+    high: NormChance
+    low: NormChance
+    whole: NormChance
+
+    @classmethod
+    def of(cls, errors: FloatArray, scale: float) -> NormChances:
+        """From the errors of the three ``(3, B)``."""
+        return cls(*(NormChance.of(each, scale) for each in errors))
+
+
+def norm_chances(
+    model: Model, norm: str, n_samples: float, seed: int
+) -> tuple[NormChances, list[NormChances]]:
+    """Those of the sum over a model's problems, and those of each problem."""
+    rows, truth, labels = drawn_labels([model], seed)
+    weights = one_per_row(model.sample.take(rows)).weights
+    share = weights / weights.sum()
+    errors = np.stack(
+        [
+            _errors(world, tunings, norm, share)
+            for world, tunings in model.worlds(rows, truth, labels)
+        ]
+    )  # (problems, 3, B)
+    scale = (len(rows) / n_samples) ** 0.5  # noise and bias both shrink with the noise of R
+    return NormChances.of(errors.sum(axis=0), scale), [
+        NormChances.of(each, scale) for each in errors
+    ]
+
+
+def _errors(
+    world: NullWorld, tunings: dict[Tuning, float], norm: str, share: FloatArray
+) -> FloatArray:
+    """The estimates of a world's label sets, less what it knows: ``(3, B)``, as `NormChances`."""
+    f = Problem.free(world.problem.predictions)  # (m, d)
+    R, deviation = np.zeros_like(world.labels), np.zeros_like(world.labels)
+    for tuning, weight in tunings.items():
+        each, variance = world.conditional(tuning)
+        R += weight * each
+        deviation += weight * np.sqrt(variance)
+    u = direction(norm, R - f[:, None], deviation**2)
+    found = np.einsum("n,snb->sb", share, sides(u, world.labels - f[:, None]))
+    known = norms_of(norm, Problem.free(world.truth) - f) @ share  # (3,)
+    return np.concatenate([found, found.sum(axis=0, keepdims=True)]) - known[:, None]
+
+
+def norm_interval(
+    case: Case, model: Model, norm: str, outcome: Outcome, confidence: float, seed: int
+) -> Interval:
+    """The interval of a mean norm, of its sides where it has them, and of each class."""
+    total, own = norm_chances(model, norm, case.n_samples, seed)
+    values = [estimate.value for estimate in outcome.estimates]
+    pairs = list(zip([each.whole for each in own], values, strict=True))
+    found = Interval(
+        total.whole.error, total.whole.interval(float(np.sum(values)), confidence), confidence
+    )
+    if case.notion.per_class:
+        found = replace(
+            found,
+            per_class_standard_error=np.array([each.error for each, _ in pairs]),
+            per_class_interval=np.array([each.interval(x, confidence) for each, x in pairs]),
+        )
+    if norm != "l1" or case.notion.joint:
+        return found
+    assert outcome.residuals is not None
+    parts = np.sum([norm_sides(each, norm) for each in outcome.residuals], axis=0).tolist()
+    high, low = (
+        Side(value, chance.error, chance.interval(value, confidence))
+        for value, chance in zip(parts, (total.high, total.low), strict=True)
+    )
+    return replace(found, too_high=high, too_low=low)
+
+
+def of_root(square: Interval, value: float, values: FloatArray) -> Interval:
+    """The interval of a root, from that of its square: it holds the truth exactly as often.
+
+    `value` and `values` ``(P,)`` are the squares. The standard error is that of the square over
+    twice the root, which is taken as at least the root of that error.
+    """
+    ends = square.interval
+    found = replace(
+        square,
+        standard_error=_of_root(square.standard_error, value),
+        interval=(ends[0] ** 0.5, ends[1] ** 0.5),
+    )
+    if square.per_class_standard_error is None or square.per_class_interval is None:
+        return found
+    pairs = zip(square.per_class_standard_error.tolist(), values.tolist(), strict=True)
+    return replace(
+        found,
+        per_class_standard_error=np.array([_of_root(error, x) for error, x in pairs]),
+        per_class_interval=np.sqrt(square.per_class_interval),
+    )
+
+
+def _of_root(error: float, square: float) -> float:
+    largest = max(square, error)
+    return error / (2 * largest**0.5) if largest > 0 else 0.0
+
+
+def bound_of_norm(norm: str, n_columns: int, square: float) -> float:
+    """The largest norm that a mean square allows, by the inequality of Cauchy and Schwarz.
+
+    `n_columns` absolute values are added up per row.
+    """
+    factor = n_columns if norm == "l1" else 1
+    return float((factor * max(square, 0.0)) ** 0.5)

@@ -1,0 +1,228 @@
+"""What the weighted kernels miss: estimates with finer curves, where the data show that they do.
+
+The weights of kernels favour an R that predicts well. An *error* can be seen much earlier than it
+pays to correct it: p parameters that raise the log-likelihood by L make R worse unless L > p / 2 or
+so, while L stands out of chance as soon as it is above p / 2 by a few times sqrt(p / 2). So the
+estimate is repeated with finer curves and without a kernel, on a ladder of *levels*: one shift per
+class (where the start has none), curves shared by all classes, one curve per class, and curves with
+a knot at each distinct prediction where these are few. Each falls short of the truth on average by
+what it misses, and its noise is taken out as that of kernels is. A level replaces what came before
+by the share omega,
+
+    value  <-  value + omega(z) (level - value),
+
+where z is the normal score of the difference under chance alone, and omega rises smoothly from 0
+to 1 (`BELIEVED`; Lepski's method with a smooth threshold). If nothing is missed, the difference is
+a chi-square variable less its mean, in units of what one parameter's noise takes from an estimate;
+its degrees of freedom are the parameters that the level has more. What a level shows below that
+threshold may be chance or not, and so may be what it shows just above. The ends of an interval
+allow for it: the same ladder with a lower threshold (`FEARED`) and with a higher one (`SURE`) gives
+a larger and a smaller value, and the differences are the *doubts*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from riskalign.equations.arrays import FloatArray, row_dot
+from riskalign.equations.curves import CurveForm, CurveStep, Features, Knots
+from riskalign.equations.problem import Problem
+from riskalign.equations.starts import PRIOR, SHIFTED
+from riskalign.equations.terms import risk_of
+from riskalign.methods.residuals import Debiased, Started
+
+KNOTS = (12, 24)
+"""Knots of curves: 24 can follow some six waves."""
+
+FEWEST_KNOTS = 4
+"""Knots of the finest curve of a class, from which curves per class are worth a level."""
+
+SAMPLES_PER_PARAMETER = 4
+"""Samples per parameter of a level, at least."""
+
+MOST_PARAMETERS = 1_200
+"""Of a level: each costs a column of scores, and all together a matrix that is inverted."""
+
+BELIEVED = (1.5, 2.5)
+"""Normal scores at which a level has no share of the estimate, and all of it."""
+
+FEARED, SURE = (1.0, 2.0), (2.5, 3.5)
+"""The same for the upper end of an interval, which allows for what is not believed yet, and for the
+lower end, which does not build on what chance may have brought."""
+
+
+@dataclass(frozen=True)
+class LevelEstimate:
+    """The estimate of one problem by a level, row by row.
+
+    Attributes
+    ----------
+    R : (n, K), each row's sample left out
+    left_out : (n,), <y, l(R)>
+    refinement : (n,), the same without the noise of R
+    dimension : effective number of parameters
+    knots : of the curves
+    """
+
+    R: FloatArray
+    left_out: FloatArray
+    refinement: FloatArray
+    dimension: float
+    knots: Knots
+
+    @classmethod
+    def of(cls, started: Started, g: FloatArray, knots: Knots) -> LevelEstimate:
+        """The estimate by a fitted start g ``(n, d)`` with curves."""
+        problem = started.problem
+        step, total = step_of(problem, g, knots)
+        own = problem.units[:, None] * step.features.scores(started.residuals)
+        R, let_in = step.left_out_and_let_in(total, own)
+        left_out, within = (risk_of(problem.loss, problem.labels, each) for each in (R, let_in))
+        return cls(R, left_out, (left_out + within) / 2, step.dimension, knots)
+
+
+def step_of(problem: Problem, g: FloatArray, knots: Knots) -> tuple[CurveStep, FloatArray]:
+    """The step from a start g ``(n, d)`` to one with curves, and the scores ``(p,)``."""
+    features = Features(problem.predictions, knots)
+    step = CurveStep.of(features, g, problem.weights, problem.mean_weight)
+    return step, problem.weights @ features.scores(problem.columns() - g)
+
+
+def mixed_at(estimate: Debiased, points: FloatArray, by_kernels: FloatArray) -> FloatArray:
+    """R ``(m, K)`` at points, given that of the kernels alone; no row is left out."""
+    R = estimate.mixture.kernels * by_kernels
+    for knots, share in estimate.mixture.levels:
+        assert estimate.started is not None
+        problem, fit = estimate.started.problem, estimate.started.fit
+        step, total = step_of(problem, fit.at(problem.predictions), knots)
+        R += share * step.at(points, fit.at(points), total)
+    return R
+
+
+def levels(problems: Sequence[Problem], g: Sequence[FloatArray]) -> list[list[Knots]]:
+    """The ladder, from coarse to fine: the knots of each problem, by its fitted start g.
+
+    Levels for which there are too few samples are left out, and those that are no finer.
+    """
+    ladder: list[list[Knots]] = []
+    for form in _forms(problems[0]):
+        pairs = zip(problems, g, strict=True)
+        knots = [Knots.of(problem, own, form) for problem, own in pairs]
+        coarser = [each for each in ladder if each[0].form.per_class == form.per_class]
+        most = max((sum(each.total for each in level) for level in coarser), default=0)
+        fine = max(each.most for each in knots) >= FEWEST_KNOTS or not form.knots
+        news = sum(each.total for each in knots) > most or not form.knots
+        if fine and news and _fits(problems[0], knots[0]):
+            ladder.append(knots)
+    return ladder
+
+
+def _forms(problem: Problem) -> list[CurveForm]:
+    """The kinds of curves that are tried."""
+    own = [CurveForm(knots, per_class=True) for knots in KNOTS]
+    if problem.nodes is None:  # nodes are few whatever the predictions are
+        own.append(CurveForm(KNOTS[-1], per_class=True, every=True))
+    if problem.n_classes == 2:
+        return own
+    shared = [CurveForm(knots, per_class=False) for knots in KNOTS]
+    shifts = [CurveForm(0, per_class=False)] if problem.n_classes > SHIFTED else []
+    return [*shifts, *shared, *own]
+
+
+def _fits(problem: Problem, knots: Knots) -> bool:
+    """Whether a problem has samples enough for the parameters of its curves."""
+    shifts = 0 if knots.form.per_class else problem.n_classes
+    most = 2 + shifts + knots.total
+    return most <= min(problem.n_samples / SAMPLES_PER_PARAMETER, MOST_PARAMETERS)
+
+
+def finer(estimates: Sequence[Debiased]) -> list[Debiased]:
+    """The estimates of a model's problems, with levels mixed in as the data ask for them."""
+    known = [each.started for each in estimates if each.started is not None]
+    current = list(estimates)
+    if len(known) < len(current) or not known[0].fit.parameters.size:
+        return current
+    problems = [each.problem for each in known]
+    g = [each.fit.at(each.problem.predictions) for each in known]
+    before = sum(_dimension(each) for each in known)
+    ends = {gate: np.array([each.mean(each.terms) for each in current]) for gate in (SURE, FEARED)}
+    for knots in levels(problems, g):
+        found = [LevelEstimate.of(*each) for each in zip(known, g, knots, strict=True)]
+        pairs = list(zip(current, found, strict=True))
+        values = np.array([one.mean(one.risk - each.refinement) for one, each in pairs])
+        removed = sum(one.mean(each.left_out - each.refinement) for one, each in pairs)
+        chance = Chances(removed, sum(each.dimension for each in found), before)
+        believed = sum(each.mean(each.terms) for each in current)
+        share = chance.share(float(values.sum()) - believed, BELIEVED)
+        if share > 0:
+            current = [_mixed(one, each, share) for one, each in pairs]
+        for gate, own in ends.items():
+            ends[gate] = own + chance.share(float((values - own).sum()), gate) * (values - own)
+    values = np.array([each.mean(each.terms) for each in current])
+    below, above = _positive(values - ends[SURE]), _positive(ends[FEARED] - values)
+    each = zip(current, below, above, strict=True)
+    return [replace(one, doubts=(low, high)) for one, low, high in each]
+
+
+def _positive(parts: FloatArray) -> list[float]:
+    """The parts of a sum, or zeros if it is not positive."""
+    return parts.tolist() if parts.sum() > 0 else [0.0] * len(parts)
+
+
+def _dimension(started: Started) -> float:
+    """The effective number of parameters of a start."""
+    variance = np.linalg.inv(started.fit.information)
+    return len(variance) - PRIOR * started.problem.mean_weight * float(np.trace(variance))
+
+
+@dataclass(frozen=True)
+class Chances:
+    """By how much chance lets a level be above what came before.
+
+    Attributes
+    ----------
+    removed : what its noise had taken from the estimate, on average
+    dimension : its effective number of parameters
+    before : that of the start
+    """
+
+    removed: float
+    dimension: float
+    before: float
+
+    def share(self, above: float, ends: tuple[float, float]) -> float:
+        """omega, of a level that is above by so much; from 0 to 1 between two normal scores."""
+        more = self.dimension - self.before
+        if more < 1 or self.removed <= 0:
+            return 0.0
+        score = normal_score(above / (self.removed / self.dimension), more)
+        t = min(max((score - ends[0]) / (ends[1] - ends[0]), 0.0), 1.0)
+        return t * t * (3 - 2 * t)
+
+
+def normal_score(excess: float, degrees: float) -> float:
+    """The normal score of a chi-square variable less its mean (Wilson and Hilferty, 1931)."""
+    root = max(1.0 + excess / degrees, 0.0) ** (1 / 3)
+    spread = 2 / (9 * degrees)
+    return (root - (1 - spread)) / spread**0.5
+
+
+def _mixed(one: Debiased, level: LevelEstimate, share: float) -> Debiased:
+    """An estimate of which a level gets a share."""
+    problem = one.problem
+    loss_f = problem.loss(problem.points)
+    gain = loss_f - problem.loss(level.R)
+    rest = 1.0 - share
+    return replace(
+        one,
+        terms=rest * one.terms + share * (one.risk - level.refinement),
+        reconstructed_risk=rest * one.reconstructed_risk + share * row_dot(level.R, loss_f),
+        plugin=rest * one.plugin + share * row_dot(level.R, gain),
+        variance_removed=rest * one.variance_removed + share * (level.left_out - level.refinement),
+        gains=rest * one.gains + share * gain,
+        conditional=rest * one.conditional + share * level.R,
+        mixture=one.mixture.with_level(level.knots, share),
+    )

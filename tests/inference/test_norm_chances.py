@@ -1,0 +1,103 @@
+"""Chance in the estimates of norms: the world where labels are drawn from the start."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import riskalign as ra
+from riskalign.bandwidth.tuning import WeightedTunings
+from riskalign.data.notions import NOTIONS
+from riskalign.data.validation import as_sample
+from riskalign.equations.kernels import DIRICHLET
+from riskalign.equations.losses import L2
+from riskalign.equations.norms import norms_of
+from riskalign.equations.starts import STARTS
+from riskalign.inference.norms import NormChance, bound_of_norm, norm_chances, of_root
+from riskalign.inference.null import DRAWS, Model, drawn_labels
+from riskalign.methods.kernel import norm_sides
+from riskalign.methods.residuals import debiased
+from riskalign.results import Interval
+from riskalign.smoothing import Tuning
+
+TUNING = Tuning(0.05, 0.5)
+
+
+def model_of(n, notion, start, weights=None, n_classes=3):
+    data = ra.datasets.temperature(n, n_classes, t2=0.6, seed=0)
+    sample = as_sample(data.y_true, data.y_prob, sample_weight=weights)
+    chosen = NOTIONS[notion]
+    given = [WeightedTunings.given(TUNING) for _ in chosen.problems(sample, L2)]
+    return Model(sample, chosen, L2, DIRICHLET, "exact", STARTS[start], given)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("notion", ["top-label", "classwise", "canonical"])
+def test_with_f_itself_as_the_start_worlds_are_the_estimate_of_drawn_labels(notion, weighted):
+    """Nothing is fitted, so nothing is approximate."""
+    weights = np.linspace(0.3, 2, 60) if weighted else None
+    model = model_of(60, notion, "identity", weights)
+    _, truth, labels = drawn_labels([model], 3)
+    np.testing.assert_array_equal(truth, model.sample.probabilities)
+    for norm in ("l1", "euclidean") if notion == "canonical" else ("l1",):
+        total, own = norm_chances(model, norm, 60, 3)
+        found = np.zeros((len(own), 3, DRAWS))
+        for b in range(DRAWS):
+            drawn = replace(model.sample, labels=labels[:, b])
+            problems = model.notion.problems(drawn, L2)
+            tunings = [TUNING] * len(problems)
+            estimates = debiased(problems, DIRICHLET, "exact", STARTS["identity"], tunings)
+            for k, each in enumerate(estimates):
+                high, low = norm_sides(each, norm)
+                found[k, :, b] = high, low, high + low
+        for chances, values in ((total, found.sum(axis=0)), *zip(own, found, strict=True)):
+            for chance, each in zip(vars(chances).values(), values, strict=True):
+                assert chance.error == pytest.approx(np.std(each, ddof=1), rel=1e-9)
+                assert chance.bias == pytest.approx(each.mean(), rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("notion", ["binary", "canonical"])
+def test_worlds_of_a_fitted_start_know_their_norm(notion):
+    """Bias and error are those of estimates that are fitted to each label set anew."""
+    model = model_of(500, notion, "logistic", n_classes=2 if notion == "binary" else 3)
+    rows, truth, labels = drawn_labels([model], 0)
+    total, _ = norm_chances(model, "l1", 500, 0)
+    columns = slice(1, 2) if notion == "binary" else slice(None)
+    known = norms_of("l1", (truth - model.sample.probabilities)[:, columns])[2].mean()
+    assert known > 0.05
+    problem = model.notion.problems(model.sample, L2)[0]
+    anew = []
+    for b in range(DRAWS):
+        drawn = replace(problem, labels=labels[:, b].astype(problem.labels.dtype))
+        (each,) = debiased([drawn], DIRICHLET, "exact", STARTS["logistic"], [TUNING])
+        anew.append(norm_sides(each, "l1").sum())
+    assert len(rows) == 500
+    assert total.whole.error == pytest.approx(np.std(anew, ddof=1), rel=0.15)
+    assert total.whole.bias == pytest.approx(np.mean(anew) - known, abs=0.3 * total.whole.error)
+
+
+def test_an_interval_allows_for_the_bias_that_hides_the_truth():
+    plain, low, high = (NormChance(0.1, bias) for bias in (0.0, -0.05, 0.05))
+    assert plain.interval(0.5, 0.95) == pytest.approx((0.304, 0.696), abs=1e-3)
+    assert low.interval(0.5, 0.95) == pytest.approx((0.304, 0.746), abs=1e-3)
+    assert high.interval(0.5, 0.95) == pytest.approx((0.254, 0.696), abs=1e-3)
+    assert plain.interval(-0.5, 0.95) == pytest.approx((0, 0.196), abs=1e-3)
+
+
+def test_some_rows_show_the_chance_of_all():
+    """From 2,000 of 8,000 rows the error is that of 8,000: half of that of 2,000."""
+    few, many = (model_of(n, "binary", "logistic", n_classes=2) for n in (2000, 8000))
+    small, large = (norm_chances(m, "l1", len(m.sample.labels), 0)[0] for m in (few, many))
+    assert large.whole.error == pytest.approx(small.whole.error / 2, rel=0.35)
+
+
+def test_roots_and_bounds():
+    square = Interval(0.02, (0.0, 0.09), 0.95, np.array([0.02, 0.0]), np.array([[0, 0.04], [0, 0]]))
+    found = of_root(square, 0.04, np.array([-0.01, 0.0]))
+    assert found.interval == pytest.approx((0, 0.3))
+    assert found.standard_error == pytest.approx(0.05)
+    np.testing.assert_allclose(found.per_class_standard_error, [0.02 / (2 * 0.02**0.5), 0])
+    np.testing.assert_allclose(found.per_class_interval, [[0, 0.2], [0, 0]])
+    assert bound_of_norm("l1", 4, 0.04) == pytest.approx(0.4)
+    assert bound_of_norm("euclidean", 4, 0.04) == pytest.approx(0.2)
+    assert bound_of_norm("l2", 4, -1.0) == 0

@@ -1,0 +1,247 @@
+"""Finer curves against the plain loops of `oracle_finer`, and what they find."""
+
+from dataclasses import replace
+
+import numpy as np
+import oracle
+import oracle_finer
+import pytest
+from cases import ordinary
+from scipy.stats import chi2, norm
+
+import riskalign as ra
+from riskalign.data.notions import NOTIONS
+from riskalign.data.validation import as_sample
+from riskalign.equations import curves
+from riskalign.equations.curves import CurveForm, Knots
+from riskalign.equations.kernels import DIRICHLET
+from riskalign.equations.losses import LOSSES
+from riskalign.equations.problem import Problem
+from riskalign.equations.starts import STARTS, FittedStart
+from riskalign.methods import finer as module
+from riskalign.methods.finer import LevelEstimate, finer, levels, normal_score
+from riskalign.methods.residuals import Started, debiased
+from riskalign.smoothing import Tuning
+
+CLOSE = {"rtol": 1e-9, "atol": 1e-11}
+FORMS = [(0, False, False), (4, False, False), (3, True, False), (3, True, True)]
+CASES = {
+    "two classes": ordinary(30, 2, seed=3),
+    "three classes": ordinary(28, 3, seed=4),
+    "four classes, weights": replace(ordinary(26, 4, seed=5), weights=np.linspace(0.2, 2, 26)),
+    "zeros, ones and ties": replace(
+        ordinary(24, 3, seed=6), f=np.repeat(np.vstack([np.eye(3), ordinary(5, 3, seed=7).f]), 3, 0)
+    ),
+}
+
+
+def problems_of(case, notion, loss):
+    sample = as_sample(case.y, case.f, sample_weight=case.weights)
+    return NOTIONS[notion].problems(sample, LOSSES[loss])
+
+
+def level_of(problem, form):
+    started = Started.of(problem, STARTS["logistic"])
+    g = started.fit.at(problem.predictions)
+    return LevelEstimate.of(started, g, Knots.of(problem, g, form))
+
+
+def forms_of(problems):
+    """The knots of the ladder: those of all classes or shared ones, and whether shared."""
+    g = [FittedStart.of(each, STARTS["logistic"]).at(each.predictions) for each in problems]
+    return [
+        ([len(own) for each in level for own in each.places], level[0].form.per_class)
+        for level in levels(problems, g)
+    ]
+
+
+@pytest.fixture(autouse=True)
+def many_knots(request, monkeypatch):
+    """Plain loops are slow, and small samples have few knots: let them have more."""
+    if "plain_loops" in request.node.name:
+        for place in (curves, oracle_finer):
+            monkeypatch.setattr(place, "OUTCOMES", 1.5)
+            monkeypatch.setattr(place, "OUTCOMES_EVERY", 0.5)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", CASES)
+def test_a_level_is_that_of_plain_loops(name, form):
+    case = CASES[name]
+    y, f, weights = case.plain
+    for notion in case.notions():
+        single = notion != "canonical"
+        if single and not form[1]:
+            continue
+        for loss in ("l2", "kl", "ranked"):
+            for problem, plain in zip(
+                problems_of(case, notion, loss), oracle.problems(notion, f, y), strict=True
+            ):
+                got = level_of(problem, CurveForm(*form))
+                terms, removed, R, dimension = oracle_finer.level(
+                    plain, weights, oracle.loss_of(loss, notion), "logistic", form, single
+                )
+                risk = np.array(terms) + got.refinement
+                np.testing.assert_allclose(got.left_out - got.refinement, removed, **CLOSE)
+                np.testing.assert_allclose(got.R, R, **CLOSE)
+                np.testing.assert_allclose(got.dimension, dimension, rtol=1e-9)
+                shown = problem.loss(problem.points)[np.arange(len(risk)), problem.labels]
+                np.testing.assert_allclose(risk, shown, **CLOSE)
+
+
+@pytest.mark.parametrize("name", ["two classes", "four classes, weights"])
+@pytest.mark.parametrize("notion", ["classwise", "canonical"])
+def test_the_ladder_is_that_of_plain_loops(name, notion, monkeypatch):
+    """With thresholds so low that several levels have a share of the estimate."""
+    case = CASES[name]
+    y, f, weights = case.plain
+    gates = {"BELIEVED": (-9.0, 6.0), "SURE": (-7.0, 8.0), "FEARED": (-12.0, 4.0)}
+    for gate, ends in gates.items():
+        monkeypatch.setattr(module, gate, ends)
+    single = notion != "canonical"
+    forms = [form for form in FORMS if form[1] or not single]
+    chosen = [CurveForm(*form) for form in forms]
+
+    def ladder(problems, g):
+        return [
+            [Knots.of(*each, form) for each in zip(problems, g, strict=True)] for form in chosen
+        ]
+
+    monkeypatch.setattr(module, "levels", ladder)
+    for loss in ("l2", "kl"):
+        problems = problems_of(case, notion, loss)
+        tunings = [Tuning(0.05)] * len(problems)
+        base = debiased(problems, DIRICHLET, "exact", STARTS["logistic"], tunings)
+        got = finer(base)
+        values, below, above, shares = oracle_finer.ladder(
+            [each.mean(each.terms) for each in base],
+            oracle.problems(notion, f, y),
+            weights,
+            oracle.loss_of(loss, notion),
+            "logistic",
+            forms,
+            list(gates.values()),
+            single,
+        )
+        assert sum(0 < share < 1 for share in shares) > 1
+        np.testing.assert_allclose([each.mean(each.terms) for each in got], values, **CLOSE)
+        doubts = np.array([below, above]).T
+        np.testing.assert_allclose([each.doubts for each in got], doubts, **CLOSE)
+        kept = np.prod([1 - share for share in shares])
+        for each, one in zip(got, base, strict=True):
+            mixture = each.mixture
+            np.testing.assert_allclose(mixture.kernels, kept, rtol=1e-9)
+            parts = mixture.kernels + sum(share for _, share in mixture.levels)
+            np.testing.assert_allclose(parts, 1.0)
+            np.testing.assert_allclose(each.conditional.sum(axis=1), 1.0)
+            # the terms are those of the risk, the variance removed, and R that is left out
+            assert each.problem is one.problem
+
+
+def test_the_ladder_of_few_samples_is_empty():
+    for notion in ("classwise", "canonical"):
+        assert forms_of(problems_of(CASES["three classes"], notion, "l2")) == []
+
+
+def uniform(n, n_classes, seed=0):
+    rng = np.random.default_rng(seed)
+    f = rng.dirichlet(np.ones(n_classes), n)
+    labels = np.array([rng.choice(n_classes, p=row) for row in f])
+    return Problem("all", f, labels, np.ones(n), LOSSES["l2"])
+
+
+def test_the_ladder_of_many_samples():
+    """Shared curves, then one per class; no more knots than an eighth of a class's outcomes."""
+    joint = uniform(2_000, 4)
+    shared, own = [([12], False), ([24], False)], [([12] * 4, True), ([24] * 4, True)]
+    assert forms_of([joint]) == [*shared, *own]
+    single = Problem("one", joint.predictions[:, 0], joint.labels == 0, joint.weights, joint.loss)
+    assert forms_of([single]) == [([12], True), ([24], True)]
+    (*same, (few, per_class)) = forms_of([joint.take(slice(240))])
+    assert same == shared
+    assert per_class
+    assert all(4 <= count <= 8 for count in few)  # each class comes some 60 times
+
+
+def test_many_classes_have_shifts_before_curves():
+    assert forms_of([uniform(400, 40)]) == [([], False), ([12], False), ([24], False)]
+    assert forms_of([uniform(150, 40)]) == []
+
+
+def test_few_distinct_predictions_have_a_knot_each():
+    rng = np.random.default_rng(0)
+    p = rng.choice(np.linspace(0.01, 0.99, 40), 1_000)
+    labels = (rng.random(1_000) < p) * 1
+    problem = Problem("p", p, labels, np.ones(1_000), LOSSES["l2"].binary)
+    assert forms_of([problem]) == [([12], True), ([24], True), ([40], True)]
+
+
+def test_rare_classes_have_few_knots():
+    f = np.random.default_rng(0).dirichlet([10, 10, 0.4], 1_000)
+    labels = np.random.default_rng(1).choice(3, size=1_000, p=f.mean(axis=0))
+    problem = Problem("all", f, labels, np.ones(1_000), LOSSES["l2"])
+    g = FittedStart.of(problem, STARTS["logistic"]).at(f)
+    counts = [len(own) for own in Knots.of(problem, g, CurveForm(24, True)).places]
+    assert counts[0] == counts[1] == 24
+    assert counts[2] <= 3
+
+
+def test_normal_scores():
+    for degrees in (5, 40):
+        for p in (0.05, 0.5, 0.95, 0.999):
+            excess = chi2.ppf(p, degrees) - degrees
+            assert normal_score(excess, degrees) == pytest.approx(norm.ppf(p), abs=0.03)
+    assert normal_score(-100.0, 5) < -4  # a value far below what chi-square variables can be
+
+
+@pytest.mark.parametrize("notion", ["classwise", "canonical"])
+@pytest.mark.parametrize("family", ["wavy", "class waves", "ties"])
+def test_rough_miscalibration_is_found(family, notion):
+    """Beside an estimator that knows E[y | f]: its error is the chance of the labels."""
+    makers = ra.datasets.FAMILIES | ra.datasets.HELD_OUT
+    data = makers[family](2_000, 4, 3)
+    truth = data.truth(notion, "l2", given="marginal")
+    y, R = np.eye(4)[data.y_true], data.conditional
+    chance = 2 * np.mean(np.sum((y - R) * (R - data.y_prob), axis=1))
+    result = ra.calibration_error(
+        data.y_true, data.y_prob, notion=notion, confidence=0.95, progress=False
+    )
+    assert abs(result.value - chance - truth) < 0.2 * truth
+    assert result.interval[0] < truth + chance < result.interval[1]
+
+
+def test_class_bias_of_many_classes_is_found():
+    data = ra.datasets.class_bias(1_500, 40, seed=1)
+    truth = data.truth("canonical", "kl")
+    result = ra.calibration_error(data.y_true, data.y_prob, notion="canonical", loss="kl")
+    assert abs(result.value - truth) < 0.35 * truth
+
+
+def test_calibrated_models_keep_their_value():
+    """Levels see nothing but chance: most data sets keep the estimate of the kernels."""
+    moved = 0
+    for seed in range(20):
+        data = ra.datasets.calibrated(400, 4, seed=seed)
+        problems = problems_of(
+            replace(ordinary(2, 2, seed=0), y=data.y_true, f=data.y_prob, weights=None),
+            "canonical",
+            "l2",
+        )
+        base = debiased(problems, DIRICHLET, "auto", STARTS["logistic"], [Tuning(1.0)])
+        (got,) = finer(base)
+        moved += got.mixture.kernels < 0.5
+    assert moved <= 3
+
+
+@pytest.mark.parametrize("notion", ["top-label", "classwise"])
+def test_the_curve_is_the_r_behind_the_error(notion):
+    """Where finer curves have a share of the value, they have it of the curve that is drawn."""
+    data = ra.datasets.wavy(500, 4, seed=1)
+    result = ra.calibration_error(data.y_true, data.y_prob, notion=notion)
+    one = notion == "top-label"
+    p = data.y_prob.max(axis=1) if one else data.y_prob[:, 0]
+    R = result.conditional if one else result.conditional[:, 0]
+    curve = result.reliability_curve(p).conditional
+    curve = curve if one else curve[:, 0]
+    assert np.mean(np.abs(R - p)) > 0.05
+    assert np.mean(np.abs(curve - R)) < 0.015  # R leaves out each row's own sample

@@ -1,0 +1,217 @@
+"""Norms of R - f and their two sides: against plain loops, on hard inputs, as users ask."""
+
+import json
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import oracle
+import oracle_norms
+import pytest
+from cases import HARD, Case, ordinary
+
+import riskalign as ra
+
+STARTS = ("identity", "temperature", "logistic")
+CASES = {
+    "two classes": ordinary(12, 2, seed=5),
+    "three classes": ordinary(14, 3, seed=6),
+    "weights": replace(ordinary(11, 4, seed=7), weights=np.linspace(0.2, 2, 11)),
+    **HARD,
+}
+
+
+def asked(case, notion):
+    """The norms that a notion has."""
+    return ("l1", "l2", "euclidean") if notion == "canonical" else ("l1", "l2")
+
+
+def error(case, notion, norm, **options):
+    return ra.calibration_error(
+        case.y, case.f, notion=notion, norm=norm, sample_weight=case.weights, **options
+    )
+
+
+@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize("name", CASES)
+def test_norms_are_those_of_plain_loops(name, start):
+    case = CASES[name]
+    y, f, weights = case.plain
+    for notion in case.notions():
+        for norm in ("l1", "euclidean") if notion == "canonical" else ("l1",):
+            if notion == "canonical" and case.n_classes == 2:
+                continue  # the oracle counts one outcome of a pair
+            got = error(case, notion, norm, start=start, bandwidth=0.05, engine="exact")
+            parts = [
+                oracle_norms.sides(norm, problem, weights, start, "dirichlet", 0.05, 1.0)
+                for problem in oracle.problems(notion, f, y)
+            ]
+            close = {"rtol": 1e-6, "atol": 1e-9}
+            np.testing.assert_allclose(got.value, np.sum(parts), **close)
+            if notion == "canonical":
+                assert got.too_high is None
+                continue
+            both = [got.too_high.value, got.too_low.value]
+            np.testing.assert_allclose(both, np.sum(parts, axis=0), **close)
+            if notion == "classwise":
+                np.testing.assert_allclose(got.per_class, np.sum(parts, axis=1), **close)
+
+
+@pytest.mark.parametrize("notion", ["binary", "canonical"])
+def test_the_mean_over_all_label_sets_of_a_calibrated_model_is_zero(notion):
+    """Labels have no part in their own R, so that every term has mean 0."""
+    f = np.array([[0.9, 0.1], [0.7, 0.3], [0.65, 0.35], [0.5, 0.5], [0.2, 0.8]])
+    if notion == "canonical":
+        f = np.array([[0.6, 0.3, 0.1], [0.5, 0.3, 0.2], [0.1, 0.1, 0.8], [0.3, 0.4, 0.3]])
+    norms = ("l1", "euclidean") if notion == "canonical" else ("l1",)
+    total = dict.fromkeys(norms, 0.0)
+    largest = 0.0
+    for labels in product(range(f.shape[1]), repeat=len(f)):
+        chance = np.prod(f[np.arange(len(f)), labels])
+        for norm in norms:
+            found = error(Case(np.array(labels), f), notion, norm, start="identity", bandwidth=0.1)
+            total[norm] += chance * found.value
+            largest = max(largest, abs(found.value))
+    assert largest > 0.3
+    assert all(abs(mean) < 1e-12 for mean in total.values())
+
+
+@pytest.mark.parametrize("name", HARD)
+def test_hard_inputs_have_finite_norms_and_intervals(name):
+    case = HARD[name]
+    for notion in case.notions():
+        for norm in asked(case, notion):
+            found = error(case, notion, norm, confidence=0.9)
+            low, high = found.interval
+            assert np.isfinite([found.value, found.standard_error, found.upper_bound]).all()
+            assert 0 <= low <= high <= found.upper_bound < np.inf
+            json.dumps(found.to_dict())
+            assert f"{norm} norm" in str(found)
+            assert found.estimator == "debiased"
+
+
+@pytest.mark.parametrize("notion", ["binary", "top-label", "classwise", "canonical"])
+def test_the_l2_norm_is_the_root_of_the_squared_error(notion):
+    data = ra.datasets.temperature(300, 2 if notion == "binary" else 3, t2=0.5, seed=0)
+    case = Case(data.y_true, data.y_prob)
+    square = ra.calibration_error(case.y, case.f, notion=notion, confidence=0.9)
+    norm = error(case, notion, "l2", confidence=0.9)
+    assert norm.value == pytest.approx(square.value**0.5)
+    assert norm.definition == f"root of {square.definition}"
+    np.testing.assert_allclose(norm.interval, np.sqrt(square.interval))
+    assert norm.standard_error == pytest.approx(square.standard_error / 2 / norm.value)
+    assert norm.upper_bound == pytest.approx(square.upper_bound**0.5)
+    if notion == "classwise":
+        np.testing.assert_allclose(norm.per_class, np.sqrt(np.maximum(square.per_class, 0)))
+        np.testing.assert_allclose(norm.per_class_interval, np.sqrt(square.per_class_interval))
+
+
+def test_a_negative_square_has_the_root_zero():
+    found = [
+        ra.calibration_error(d.y_true, d.y_prob, norm="l2", confidence=0.9)
+        for d in (ra.datasets.calibrated(200, 2, seed=seed) for seed in range(6))
+    ]
+    zero = [each for each in found if each.value == 0]
+    assert zero
+    assert all(each.standard_error > 0 for each in found)
+
+
+@pytest.mark.parametrize("family", ["temperature", "class_bias", "label_noise", "peaked"])
+def test_norms_of_known_families(family):
+    """Within four standard errors of the truth, and the sides on the side that they are of."""
+    data = getattr(ra.datasets, family)(2000, 3, seed=11)
+    for notion in ("classwise", "canonical", "top-label"):
+        for norm in asked(None, notion):
+            found = ra.calibration_error(
+                data.y_true, data.y_prob, notion=notion, norm=norm, confidence=0.95
+            )
+            given = "marginal" if notion == "top-label" else "joint"
+            truth = data.truth(notion=notion, norm=norm, given=given)
+            assert abs(found.value - truth) < 4 * found.standard_error
+    top = ra.calibration_error(data.y_true, data.y_prob, notion="top-label", norm="l1")
+    if family in ("temperature", "peaked"):  # over-confident everywhere
+        assert top.too_high.value > 20 * abs(top.too_low.value)
+
+
+def test_sides_add_up_and_have_intervals():
+    data = ra.datasets.class_bias(1500, 3, seed=1)
+    found = ra.calibration_error(data.y_true, data.y_prob, norm="l1", confidence=0.95)
+    assert found.too_high.value + found.too_low.value == pytest.approx(found.value)
+    gap = data.y_prob - data.conditional
+    for side, truth in ((found.too_high, np.maximum(gap, 0)), (found.too_low, -np.minimum(gap, 0))):
+        low, high = side.interval
+        assert low < truth.sum(axis=1).mean() < high
+        assert high - low < 10 * side.standard_error
+    assert "of which too high" in str(found)
+    assert "of which too low" in found._repr_html_()
+    assert found.to_dict()["too_high"]["value"] == found.too_high.value
+    low, high = found.class_interval(0)
+    assert low < found.per_class[0] < high
+
+
+@pytest.mark.parametrize("notion", ["binary", "top-label", "classwise", "canonical"])
+def test_a_sketch_of_batches_has_the_norms_of_the_whole(notion):
+    data = ra.datasets.temperature(600, 2 if notion == "binary" else 3, t2=0.6, seed=2)
+    sketch = ra.CalibrationSketch(notion, data.y_prob.shape[1])
+    for rows in np.array_split(np.random.default_rng(0).permutation(600), 4):
+        sketch.update(data.y_true[rows], data.y_prob[rows])
+    for norm in asked(None, notion):
+        whole = ra.calibration_error(
+            data.y_true, data.y_prob, notion=notion, norm=norm, confidence=0.95
+        )
+        batches = sketch.calibration_error(norm=norm, confidence=0.95)
+        assert batches.value == pytest.approx(whole.value, rel=1e-9)
+        np.testing.assert_allclose(batches.interval, whole.interval, rtol=1e-9)
+        assert (batches.too_high is None) == (whole.too_high is None)
+
+
+def test_cells_have_the_norms_of_the_rows():
+    """Beyond its limit of rows a sketch knows cells; norms move by less than a standard error."""
+    data = ra.datasets.temperature(4000, 3, t2=0.6, seed=3)
+    for notion in ("top-label", "classwise"):
+        rows = ra.calibration_error(
+            data.y_true, data.y_prob, notion=notion, norm="l1", confidence=0.95
+        )
+        sketch = ra.CalibrationSketch(notion, 3, exact_limit=500)
+        sketch.update(data.y_true, data.y_prob)
+        cells = sketch.calibration_error(norm="l1", confidence=0.95)
+        assert cells.value == pytest.approx(rows.value, abs=0.05 * rows.standard_error)
+        assert cells.standard_error == pytest.approx(rows.standard_error, rel=0.5)
+
+
+def test_engines_agree():
+    data = ra.datasets.label_noise(1500, 2, seed=4)
+    exact, grid = (
+        ra.calibration_error(data.y_true, data.y_prob, norm="l1", bandwidth=0.02, engine=engine)
+        for engine in ("exact", "grid")
+    )
+    assert grid.value == pytest.approx(exact.value, rel=1e-3)
+
+
+def test_many_classes_in_float32():
+    data = ra.datasets.peaked(60, 200, seed=0)
+    found = ra.calibration_error(
+        data.y_true, data.y_prob.astype(np.float32), norm="l1", confidence=0.95
+    )
+    assert np.isfinite(found.interval).all()
+    assert found.per_class_interval.shape == (200, 2)
+
+
+def test_refusals_name_what_exists():
+    case = ordinary(30, 3)
+    with pytest.raises(ValueError, match="notion 'canonical', loss 'l2'"):
+        error(case, "classwise", "euclidean")
+    with pytest.raises(ValueError, match="needs estimator='debiased' or estimator='plugin'"):
+        error(case, "top-label", "l1", estimator="cross")
+    with pytest.raises(ValueError, match="needs estimator='plugin'; found estimator='variational'"):
+        error(case, "top-label", "max", estimator="variational")
+    with pytest.raises(ValueError, match="has no meaning for notion='classwise'"):
+        error(case, "classwise", "l1", estimator="plugin")
+    with pytest.raises(ValueError, match="with loss='kl'"):
+        error(case, "classwise", "l1", loss="kl")
+    with pytest.raises(ValueError, match="`norm` must be one of 'l1', 'l2', 'max', 'euclidean'"):
+        error(case, "classwise", "l3")
+    with pytest.raises(ValueError, match=r"cannot be combined with norm="):
+        error(case, "top-label", "l1", method=ra.SmoothECE())
+    with pytest.raises(ValueError, match="`confidence` needs estimator='debiased'"):
+        error(case, "top-label", "max", confidence=0.9)
