@@ -13,20 +13,18 @@ from scipy.special import ndtri
 from riskalign.bandwidth.tuning import WeightedTunings
 from riskalign.data.case import Case
 from riskalign.data.sample import Sample
+from riskalign.display.averages import BinarySummary, Overconfidence
 from riskalign.equations.arrays import FloatArray, IntArray
+from riskalign.equations.evidence import ClassEvidence
 from riskalign.equations.gaps import Gap
 from riskalign.equations.kernels import KERNELS
 from riskalign.equations.starts import STARTS, FittedStart
 from riskalign.methods import KernelSmoother
 from riskalign.methods.curve import ReliabilityCurve, curve_by, curve_of_problem, grid_points
+from riskalign.methods.kernel import norm_sides
 from riskalign.methods.method import Method, Outcome
-from riskalign.results import (
-    CONFIDENCE,
-    BinarySummary,
-    CalibrationResult,
-    Interval,
-    Overconfidence,
-)
+from riskalign.methods.residuals import Debiased
+from riskalign.results import CONFIDENCE, CalibrationResult, Interval, Side
 
 
 def compose(
@@ -38,34 +36,67 @@ def compose(
 ) -> CalibrationResult:
     """The result of a method; R at the user's `rows` is computed when it is asked for."""
     kernel = method if isinstance(method, KernelSmoother) else None
-    values = [estimate.value for estimate in outcome.estimates]
     bandwidths = None if outcome.tunings is None else [each.bandwidth for each in outcome.tunings]
     first = outcome.estimates[0]
     confidence = CONFIDENCE if interval is None else interval.confidence
+    total, each = _errors(outcome, method.norm)
+    chance = sides_of(case, method, outcome) if interval is None else vars(interval)
     return CalibrationResult(
-        value=float(np.sum(values)),
+        value=total,
         risk=float(np.sum([estimate.risk for estimate in outcome.estimates])),
         refinement=_total([estimate.refinement for estimate in outcome.estimates]),
         reconstructed_risk=_total([each.reconstructed_risk for each in outcome.estimates]),
         bandwidth=None if bandwidths is None else case.notion.number(bandwidths),
-        per_class=np.array(values) if case.notion.per_class else None,
+        per_class=each if case.notion.per_class else None,
         search=outcome.search,
         overconfidence=overconfidence(case, method, outcome, confidence),
         rows=partial(conditional_of, case, method, outcome, rows),
         curve=None if kernel is None else partial(curve_behind, case, kernel, outcome),
         notion=case.notion.name,
         loss=case.loss.name,
-        estimator=None if kernel is None or kernel.norm is not None else kernel.estimator,
+        estimator=None if kernel is None else kernel.estimator,
         kernel=None if kernel is None else kernel.kernel,
-        definition=case.notion.definition(method.definition(case.divergence)),
+        definition=_definition(case, method, outcome),
         classes=case.sample.classes,
         n_samples=case.n_samples,
         method="KernelSmoother" if kernel is not None else repr(method),
         norm=method.norm,
-        note=first.note,
+        note=first.note or _one_class_note(case),
         binary=binary_summary(case, confidence) if _is_binary(case, outcome) else None,
-        **({} if interval is None else vars(interval)),
+        evidence=ClassEvidence.of(case.problems, case.n_samples, confidence)
+        if case.notion.per_class
+        else None,
+        **chance,
     )
+
+
+def _definition(case: Case, method: Method, outcome: Outcome) -> str:
+    """What the value is, in words."""
+    if outcome.residuals is not None and method.norm == "l2":
+        return f"root of {case.notion.definition(f'mean {case.divergence}')}"
+    if case.notion.joint and method.norm == "l1":
+        return "mean of sum_k |R_k - f_k|"
+    return case.notion.definition(method.definition(case.divergence))
+
+
+def _errors(outcome: Outcome, norm: str | None) -> tuple[float, FloatArray]:
+    """The error of a case and those of its problems ``(P,)``."""
+    each = np.array([estimate.value for estimate in outcome.estimates])
+    if norm == "l2" and outcome.residuals is not None:  # estimated as squares
+        return max(float(each.sum()), 0.0) ** 0.5, np.sqrt(np.maximum(each, 0.0))
+    return float(each.sum()), each
+
+
+def sides_of(case: Case, method: Method, outcome: Outcome) -> dict[str, Side]:
+    """The parts of the mean of |R - f| that are too high and too low, where it was estimated.
+
+    Of a whole vector, whose entries add up to 1, both are half of it.
+    """
+    if method.norm != "l1" or outcome.residuals is None or case.notion.joint:
+        return {}
+    parts = np.sum([norm_sides(each, method.norm) for each in outcome.residuals], axis=0)
+    high, low = parts.tolist()
+    return {"too_high": Side(high), "too_low": Side(low)}
 
 
 def conditional_of(
@@ -105,7 +136,7 @@ def curve_behind(
 ) -> ReliabilityCurve:
     """The R behind an error as a curve, at points of one's choice."""
     points = grid_points(grid, case.notion, case.problems[0].n_classes)
-    return curve_by(case, method, _weighted(outcome), points)
+    return curve_by(case, method, _weighted(outcome), points, known=outcome.residuals)
 
 
 def _weighted(outcome: Outcome) -> list[WeightedTunings]:
@@ -115,14 +146,16 @@ def _weighted(outcome: Outcome) -> list[WeightedTunings]:
 
 
 def _curve_at(case: Case, method: Method, outcome: Outcome, rows: Sample) -> FloatArray | None:
-    """R at predictions that the case does not hold; nobody is left out."""
+    """R at predictions that the case does not hold; no row is left out."""
     assert isinstance(method, KernelSmoother)
     assert case.state is not None
     points, _ = case.state.notion.reduce(rows.probabilities, rows.labels)
     columns = points.T if case.notion.per_class else [points]
     each = []
-    for problem, weighted, x in zip(case.problems, _weighted(outcome), columns, strict=True):
-        R, _ = curve_of_problem(problem, method, weighted, x, "auto")
+    known: Sequence[Debiased | None] = outcome.residuals or [None] * len(case.problems)
+    weighted = _weighted(outcome)
+    for problem, own, x, estimate in zip(case.problems, weighted, columns, known, strict=True):
+        R, _ = curve_of_problem(problem, method, own, x, "auto", estimate)
         each.append(R if case.notion.joint else R[:, 1])
     return case.notion.gathered(each)
 
@@ -189,6 +222,16 @@ def _class_at_rows(
     known = outcome.estimates[k].conditional
     assert known is not None
     return known[rows]
+
+
+def _one_class_note(case: Case) -> str:
+    """A word on labels that are all of one class."""
+    labels = case.sample.labels
+    of_classes = case.notion.is_one_class or case.notion.per_class
+    if not of_classes or not len(labels) or (labels != labels[0]).any():
+        return ""
+    name = case.sample.classes[int(labels[0])]
+    return f"All labels are of class {name}, so nothing is known about rows of the other classes."
 
 
 def _is_binary(case: Case, outcome: Outcome) -> bool:

@@ -14,6 +14,8 @@ from riskalign.data.sample import Sample
 from riskalign.data.validation import one_of
 from riskalign.equations.arrays import FloatArray, IntArray, floored_log
 from riskalign.equations.losses import LOSSES, ProperLoss
+from riskalign.equations.norms import MEANS, norms_of
+from riskalign.equations.problem import Problem
 from riskalign.equations.simplex import on_simplex
 from riskalign.equations.terms import decompose
 
@@ -51,14 +53,18 @@ class SyntheticData:
     draw: Draw = field(repr=False)
 
     def truth(
-        self, notion: str = "classwise", loss: str | ProperLoss = "l2", given: str = "joint"
+        self,
+        notion: str = "classwise",
+        loss: str | ProperLoss = "l2",
+        given: str = "joint",
+        norm: str | None = None,
     ) -> float:
         """The true calibration error, averaged over the rows of this data.
 
         Parameters
         ----------
-        notion, loss
-            As for `riskalign.calibration_error`.
+        notion, loss, norm
+            As for `riskalign.calibration_error`. The norms are "l1", "l2" and "euclidean".
         given : {"joint", "marginal"}
             Condition on the whole prediction, as the paper does, or for notions made from
             one probability on that probability: E[y_k | f_k], read from a large pool.
@@ -78,15 +84,21 @@ class SyntheticData:
         reference = None
         if given == "marginal" and not asked.joint:
             reference = self._pool
+        if norm is not None:
+            one_of("norm", norm, ("l2", *MEANS))
         total = 0.0
         problems = asked.problems(_as_sample(self.y_prob, self.y_true), loss)
         for k, problem in enumerate(problems):
             R = asked.truth(self.conditional, self.y_prob, k)
             if reference is not None:
                 R = _given_own(reference, problem.predictions, asked, k)
+            if norm in MEANS:
+                gap = Problem.free(R) - Problem.free(problem.predictions)
+                total += float(norms_of(norm, gap)[2].mean())
+                continue
             terms = decompose(problem.loss, problem.points, problem.labels, on_simplex(R))
             total += float(terms.plugin.mean())
-        return total
+        return total if norm != "l2" else total**0.5
 
     @cached_property
     def _pool(self) -> tuple[FloatArray, FloatArray]:
@@ -187,9 +199,9 @@ def calibrated(n: int, n_classes: int, seed: int = 0) -> SyntheticData:
 
 
 def class_bias(n: int, n_classes: int, bias: float = 0.5, seed: int = 0) -> SyntheticData:
-    """Some classes are claimed too often: f = softmax(log R + b), b from -bias to bias.
+    """The probabilities of some classes are too high: f = softmax(log R + b), b from -bias to bias.
 
-    R is uniform on the simplex. No temperature mends this.
+    R is uniform on the simplex. Temperature scaling cannot correct this.
 
     Examples
     --------
@@ -297,6 +309,107 @@ def wavy(n: int, n_classes: int, height: float = 0.5, seed: int = 0) -> Syntheti
     return _generate(draw, n, n_classes, seed)
 
 
+def class_waves(n: int, n_classes: int, height: float = 0.5, seed: int = 0) -> SyntheticData:
+    """Distortions that swing, another one in each class.
+
+    R = softmax(log f + height sin(2 pi c_k sqrt f_k + k)), with c_k = 2, 3 or 4 by turns and f
+    uniform on the simplex.
+
+    Examples
+    --------
+    >>> import riskalign as ra
+    >>> data = ra.datasets.class_waves(1000, 3, seed=0)
+    >>> bool(data.truth(notion="canonical") > 0.001)
+    True
+    """
+    classes = np.arange(n_classes)
+    frequency = 2 * np.pi * (2 + classes % 3)
+
+    def draw(n: int, generator: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+        f = generator.dirichlet(np.ones(n_classes), n)
+        swing = height * np.sin(frequency * np.sqrt(f) + classes)
+        return softmax(floored_log(f) + swing, axis=1), f
+
+    return _generate(draw, n, n_classes, seed)
+
+
+def step(n: int, n_classes: int, height: float = 0.25, seed: int = 0) -> SyntheticData:
+    """A distortion that jumps: R = softmax(log f + height sign(f - 1/K)).
+
+    f is uniform on the simplex: probabilities above 1/K are too small, those below it too large.
+
+    Examples
+    --------
+    >>> import riskalign as ra
+    >>> data = ra.datasets.step(1000, 2, seed=0)
+    >>> bool(data.truth(notion="binary") > 0.001)
+    True
+    """
+
+    def draw(n: int, generator: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+        f = generator.dirichlet(np.ones(n_classes), n)
+        return softmax(floored_log(f) + height * np.sign(f - 1 / n_classes), axis=1), f
+
+    return _generate(draw, n, n_classes, seed)
+
+
+def ties(
+    n: int, n_classes: int, distinct: int = 30, height: float = 0.4, seed: int = 0
+) -> SyntheticData:
+    """Few distinct predictions, as a tree's leaves make them, each wrong in its own way.
+
+    Of `distinct` vectors f, drawn once and for all from the uniform distribution on the simplex,
+    each row has one; R = softmax(log f + height z), with z standard normal and drawn once too.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import riskalign as ra
+    >>> data = ra.datasets.ties(1000, 3, seed=0)
+    >>> len(np.unique(data.y_prob, axis=0))
+    30
+    """
+    fixed = np.random.default_rng(0)
+    vectors = fixed.dirichlet(np.ones(n_classes), distinct)
+    truths = softmax(floored_log(vectors) + height * fixed.normal(size=vectors.shape), axis=1)
+
+    def draw(n: int, generator: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+        chosen = generator.integers(distinct, size=n)
+        return truths[chosen], vectors[chosen]
+
+    return _generate(draw, n, n_classes, seed)
+
+
+def verbalised(n: int, n_classes: int, slope: float = 0.7, seed: int = 0) -> SyntheticData:
+    """Confidences in tenths, as people and language models say them: mostly 0.8 and 0.9.
+
+    One class, any with the same chance, is given a confidence c from 0.5 to 0.9 and the others
+    share the rest evenly. It is right with probability 1/K + slope (c - 1/K).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import riskalign as ra
+    >>> data = ra.datasets.verbalised(1000, 4, seed=0)
+    >>> np.unique(data.y_prob.max(axis=1)).tolist()
+    [0.5, 0.6, 0.7, 0.8, 0.9]
+    """
+    said, shares = np.array([0.5, 0.6, 0.7, 0.8, 0.9]), [0.05, 0.1, 0.15, 0.3, 0.4]
+
+    def draw(n: int, generator: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+        confidence = said[generator.choice(5, size=n, p=shares)]
+        right = 1 / n_classes + slope * (confidence - 1 / n_classes)
+        rows, top = np.arange(n), generator.integers(n_classes, size=n)
+        tables = []
+        for p in (right, confidence):
+            table = np.repeat(((1 - p) / (n_classes - 1))[:, None], n_classes, axis=1)
+            table[rows, top] = p
+            tables.append(table)
+        return tables[0], tables[1]
+
+    return _generate(draw, n, n_classes, seed)
+
+
 Family = Callable[[int, int, int], SyntheticData]
 """From samples, classes and a seed to data."""
 
@@ -310,3 +423,11 @@ FAMILIES: dict[str, Family] = {
     "wavy": lambda n, k, seed: wavy(n, k, seed=seed),
 }
 """Every family at its default strength, on which estimators are judged."""
+
+HELD_OUT: dict[str, Family] = {
+    "class waves": lambda n, k, seed: class_waves(n, k, seed=seed),
+    "step": lambda n, k, seed: step(n, k, seed=seed),
+    "ties": lambda n, k, seed: ties(n, k, seed=seed),
+    "verbalised": lambda n, k, seed: verbalised(n, k, seed=seed),
+}
+"""Families on which no rule of an estimator was chosen: they confirm what was."""

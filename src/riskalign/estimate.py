@@ -4,42 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
-from riskalign.bandwidth.search import (
-    CRITERIA,
-    Bandwidth,
-    BandwidthSearch,
-    Candidates,
-    search_bandwidth,
-)
-from riskalign.compose import compose
-from riskalign.data.case import Case
-from riskalign.data.sample import Sample
-from riskalign.data.settings import Settings
-from riskalign.data.state import SketchState
+from riskalign.bandwidth.criteria import CRITERIA
+from riskalign.bandwidth.result import BandwidthSearch
+from riskalign.bandwidth.search import Bandwidth, Candidates, search_bandwidth
 from riskalign.data.validation import as_sample, one_of
-from riskalign.equations.arrays import FloatArray
 from riskalign.equations.kernels import KERNELS
 from riskalign.equations.losses import ProperLoss
-from riskalign.equations.starts import STARTS
-from riskalign.inference.interval import Chance
-from riskalign.inference.null import Model
-from riskalign.methods import KernelSmoother, check_scope
+from riskalign.methods import KernelSmoother
 from riskalign.methods.curve import ReliabilityCurve, curve_of, grid_points
-from riskalign.methods.kernel import DEBIASED
-from riskalign.methods.method import Method, Outcome
+from riskalign.methods.isotonic import IsotonicBand, band_of
+from riskalign.methods.method import Method
 from riskalign.options import (
     check_confidence,
     choose_method,
     engine_of,
-    loss_of,
     make_case,
-    notion_of,
 )
-from riskalign.results import CalibrationResult, Interval
-from riskalign.smoothing import read_at
-from riskalign.smoothing.threads import one_blas_thread
+from riskalign.pipeline import error_of, sketched_case
+from riskalign.results import CalibrationResult
 
 
 def calibration_error(
@@ -49,12 +31,13 @@ def calibration_error(
     notion: str | None = None,
     loss: str | ProperLoss = "l2",
     method: Method | None = None,
-    estimator: str = DEBIASED,
+    estimator: str = "debiased",
     bandwidth: Bandwidth | None = None,
     kernel: str = "dirichlet",
     candidates: Candidates = None,
     power: float = 2,
     start: str = "logistic",
+    norm: str | None = None,
     confidence: float | None = None,
     sample_weight: object = None,
     from_logits: bool = False,
@@ -65,7 +48,7 @@ def calibration_error(
     seed: int = 0,
     progress: bool | None = None,
 ) -> CalibrationResult:
-    """Estimate how far predicted probabilities are from the frequencies they promise.
+    """Estimate how far predicted probabilities are from the frequencies observed.
 
     With R = E[y | f], the error is the mean of <R, l(f) - l(R)>, the Bregman divergence
     between R and f that belongs to the loss l.
@@ -87,9 +70,9 @@ def calibration_error(
         Squared error, log loss, ranked probability score (ordered classes), or your own.
     method : KernelSmoother, EqualWidthBins, EqualMassBins, SimplexBins, KernelRidge, ...
         How R or the error is estimated, in place of `estimator`, `bandwidth`, `kernel`,
-        `candidates` and `power`, which are the options of the default, `KernelSmoother`.
+        `candidates`, `power` and `norm`, which are the options of the default, `KernelSmoother`.
     estimator : {"debiased", "plugin", "variational", "cross"}
-        "debiased" smooths residuals and takes out what their noise adds; it may be slightly
+        "debiased" smooths residuals and removes the bias that their noise adds; it may be slightly
         negative for a calibrated model. The others smooth labels, as the paper does: mean of
         <R, l(f) - l(R)>; of <y, l(f) - l(R)>; of the mean of the two.
     bandwidth : str, float, sequence of K floats or BandwidthSearch
@@ -107,10 +90,17 @@ def calibration_error(
     power : float
         p of the risk-alignment objective sum |reconstructed - observed risk|^p.
     start : {"logistic", "temperature", "identity"}
-        Whose residuals a debiased error smooths: those of f at the temperature that fits,
-        with "logistic" also shifted in log-odds as fits best (Platt's scaling; of more than
-        two classes each is shifted, up to 30 of them, and small probabilities are lifted), or
-        of f itself.
+        Which first-stage recalibration g a debiased error subtracts before it smooths: Platt
+        scaling, a slope and a shift of the log-odds (for canonical errors of more than two classes
+        its analogue: a temperature, one shift per class for up to 30 classes, and a term that
+        raises small probabilities); temperature scaling; or none.
+    norm : {"l1", "l2", "euclidean", "max"}, optional
+        A norm of R - f on the scale of probabilities in place of the mean divergence of a loss:
+        "l1" is the mean of |R - f|, summed over classes for class-wise and canonical errors (the
+        ECE; `result.too_high` and `result.too_low` are its two sides); "l2" is the root mean
+        square, the square root of the error of loss="l2"; "euclidean" is the mean length of the
+        vector R - f, for canonical errors; "max" is the largest |R - f| of a plug-in estimate, for
+        one probability.
     confidence : float, optional
         Level of the interval of a debiased error, such as 0.95.
     sample_weight : array-like of shape (n,), optional
@@ -153,16 +143,8 @@ def calibration_error(
     >>> bool(low < data.truth(notion="classwise", loss="l2") < high)
     True
     """
-    sample = as_sample(
-        y_true,
-        y_prob,
-        sample_weight=sample_weight,
-        from_logits=from_logits,
-        normalize=normalize,
-        ignore_index=ignore_index,
-        classes=classes,
-    )
-    options = KernelSmoother(bandwidth, kernel, estimator, candidates, power, start)
+    sample = as_sample(y_true, y_prob, sample_weight, from_logits, normalize, ignore_index, classes)
+    options = KernelSmoother(bandwidth, kernel, estimator, candidates, power, start, norm)
     chosen = choose_method(method, options, engine)
     if not isinstance(chosen, KernelSmoother):  # the other methods see every row
         case, rows = make_case(sample, notion, loss), None
@@ -212,15 +194,7 @@ def select_bandwidth(
     >>> bool((result.bandwidth == search.value).all())
     True
     """
-    sample = as_sample(
-        y_true,
-        y_prob,
-        sample_weight=sample_weight,
-        from_logits=from_logits,
-        normalize=normalize,
-        ignore_index=ignore_index,
-        classes=classes,
-    )
+    sample = as_sample(y_true, y_prob, sample_weight, from_logits, normalize, ignore_index, classes)
     case = sketched_case(sample, notion, loss, engine, weighted=sample_weight is not None)
     return search_bandwidth(
         case.problems,
@@ -278,15 +252,7 @@ def reliability_curve(
     >>> curve.conditional.shape
     (3, 3)
     """
-    sample = as_sample(
-        y_true,
-        y_prob,
-        sample_weight=sample_weight,
-        from_logits=from_logits,
-        normalize=normalize,
-        ignore_index=ignore_index,
-        classes=classes,
-    )
+    sample = as_sample(y_true, y_prob, sample_weight, from_logits, normalize, ignore_index, classes)
     case = sketched_case(sample, notion, loss, engine, weighted=sample_weight is not None)
     method = KernelSmoother(bandwidth, kernel, estimator, candidates, power, start)
     method.check(len(case.problems), case.notion.name)
@@ -294,83 +260,62 @@ def reliability_curve(
     return curve_of(case, method, points, engine_of(engine), progress)
 
 
-def error_of(
-    case: Case,
-    method: Method,
-    confidence: float | None = None,
+def isotonic_band(
+    y_true: object,
+    y_prob: object,
     *,
-    engine: str = "auto",
-    seed: int = 0,
-    progress: bool | None = None,
-    rows: Sample | None = None,
-) -> CalibrationResult:
-    """The calibration error of a case, with its interval if a confidence is given.
+    notion: str | None = None,
+    confidence: float = 0.95,
+    from_logits: bool = False,
+    normalize: bool = False,
+    ignore_index: int | None = None,
+    classes: Sequence[object] | None = None,
+) -> IsotonicBand:
+    """Fit an isotonic curve of E[y | f] with a confidence band.
 
-    `rows` are the user's rows, at which R is wanted, where they are not those of the case.
+    The band assumes that E[y | f] does not decrease in f and that samples are independent, and
+    nothing else: it covers the whole curve with at least the given probability for any number of
+    samples. It is therefore wider than bands that hold approximately or point by point.
+
+    Parameters
+    ----------
+    notion : {"binary", "top-label"}
+        What must be calibrated; "binary" by default, for one probability or two classes.
+    confidence : float
+        Probability with which the band covers the whole curve.
+    others
+        As for `calibration_error`. Samples have no weights.
+
+    Returns
+    -------
+    IsotonicBand
+
+    References
+    ----------
+    Dimitriadis, Dümbgen, Henzi, Puke, Ziegel: Honest calibration assessment for binary outcome
+    predictions, Biometrika 110(3), 2023.
+
+    Examples
+    --------
+    >>> import riskalign as ra
+    >>> data = ra.datasets.temperature(2000, 2, t2=0.5, seed=0)
+    >>> band = ra.isotonic_band(data.y_true, data.y_prob)
+    >>> band.excludes([0.5, 0.9]).tolist()  # over-confident: fewer than 90% are right at 0.9
+    [False, True]
     """
-    check_scope(method, case.notion.name, case.loss)
-    check_confidence(confidence, method)
-    if isinstance(method, KernelSmoother):
-        method.check(len(case.problems), case.notion.name)
-    engine_of(engine)
-    interval = None
-    with one_blas_thread:
-        outcome = method.outcome(case, engine, progress)
-        if confidence is not None and isinstance(method, KernelSmoother):
-            interval = interval_of(case, method, outcome, confidence, engine, seed)
-        return compose(case, method, outcome, interval, rows)
-
-
-def sketched_case(
-    sample: Sample, notion: str | None, loss: str | ProperLoss, engine: str, *, weighted: bool
-) -> Case:
-    """What is asked of a sample in memory, as of a sketch of one batch.
-
-    Exact sums need all rows, so that the sketch keeps them.
-    """
-    asked = notion_of(notion, len(sample.classes))
-    limit = len(sample.labels) if engine == "exact" else None
-    state = SketchState(Settings.of(asked.name, sample.classes, limit))
-    state.update(sample.probabilities, sample.labels, sample.weights if weighted else None)
-    return Case.of_state(state, loss_of(loss, asked, len(sample.classes)))
-
-
-def interval_of(
-    case: Case, method: KernelSmoother, outcome: Outcome, confidence: float, engine: str, seed: int
-) -> Interval:
-    """The interval of a debiased error."""
-    assert outcome.residuals is not None
-    if not len(case.sample.labels):
+    check_confidence(confidence, KernelSmoother())
+    sample = as_sample(
+        y_true,
+        y_prob,
+        from_logits=from_logits,
+        normalize=normalize,
+        ignore_index=ignore_index,
+        classes=classes,
+    )
+    case = make_case(sample, notion, "l2")
+    if len(case.problems) > 1 or case.notion.joint:
         raise ValueError(
-            "`confidence` needs some rows of a class-wise or canonical sketch, to see how classes "
-            "vary together; this one was made with exact_limit=0. Make it with a larger one."
+            f"`isotonic_band` is for one probability; notion={case.notion.name!r} has more. Pass "
+            "notion='top-label', or one column of `y_prob` with labels 0 and 1."
         )
-    chance = Chance.of(
-        model_of(case, method, outcome, engine), outcome.residuals, case.n_samples, seed
-    )
-    value = float(np.sum([estimate.value for estimate in outcome.estimates]))
-    return Interval(chance.standard_error(value), chance.interval(value, confidence), confidence)
-
-
-def model_of(case: Case, method: KernelSmoother, outcome: Outcome, engine: str) -> Model:
-    """What intervals and comparisons need to know of a debiased estimate."""
-    assert outcome.residuals is not None
-    return Model(
-        case.sample,
-        case.notion,
-        case.loss,
-        KERNELS[method.kernel],
-        engine,
-        STARTS[method.start],
-        [each.tunings for each in outcome.residuals],
-    )
-
-
-def row_terms(case: Case, method: KernelSmoother, outcome: Outcome) -> FloatArray:
-    """The terms of a debiased error at each row of the case, summed over problems, ``(n,)``."""
-    assert outcome.residuals is not None
-    rows, kernel = np.arange(len(case.sample.labels)), KERNELS[method.kernel]
-    total = np.zeros(len(rows))
-    for problem, each in zip(case.problems, outcome.residuals, strict=True):
-        total += read_at(each.problem, each.terms[:, None], problem, rows, kernel)[:, 0]
-    return total
+    return IsotonicBand(case.notion.name, *band_of(case.problems[0], confidence), confidence)

@@ -101,6 +101,12 @@ def check_confidence(confidence: float | None, method: Method) -> None:
         )
 
 
+def check_seed(seed: object) -> None:
+    """A number that a random generator takes."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise ValueError(f"`seed` must be an integer from 0 up; found {seed!r}.")
+
+
 def check_draws(n_draws: object) -> None:
     """A number of label sets that can be drawn."""
     if isinstance(n_draws, bool) or not isinstance(n_draws, int | np.integer) or n_draws < 1:

@@ -3,10 +3,35 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TypeAlias, TypeVar
 
 T = TypeVar("T")
+Listener: TypeAlias = Callable[[float], None]
+
+_listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """Tell a listener which share of the work at hand is done, in place of any bar.
+
+    Examples
+    --------
+    >>> heard = []
+    >>> with listening(heard.append):
+    ...     list(track([(1, "a"), (3, "b")], 4, "letters", None))
+    ['a', 'b']
+    >>> heard
+    [0.25, 1.0]
+    """
+    token = _listener.set(listener)
+    try:
+        yield
+    finally:
+        _listener.reset(token)
 
 
 def track(
@@ -17,6 +42,14 @@ def track(
     A step is (its part of the total, its result). The bar is tqdm's; without tqdm none is
     shown, unless `progress=True` asked for it.
     """
+    listener = _listener.get()
+    if listener is not None:
+        done = 0
+        for part, result in steps:
+            yield result
+            done += part
+            listener(done / total if total else 1.0)
+        return
     wanted = sys.stderr.isatty() if progress is None else progress
     if not wanted:
         yield from (result for _, result in steps)

@@ -8,16 +8,16 @@ import numpy as np
 
 from riskalign.data.hashing import hash_rows
 from riskalign.data.sample import Sample
-from riskalign.data.validation import as_sample, one_of
+from riskalign.data.validation import as_sample
 from riskalign.equations.arrays import IntArray
-from riskalign.equations.kernels import KERNELS
 from riskalign.equations.losses import ProperLoss
-from riskalign.estimate import model_of, row_terms, sketched_case
 from riskalign.inference.calibration_test import CalibrationTest, perform_test
 from riskalign.inference.comparison import Comparison, compared
 from riskalign.methods import KernelSmoother
 from riskalign.methods.kernel import DEBIASED
-from riskalign.options import check_confidence, check_draws, engine_of, make_case
+from riskalign.options import check_confidence, check_draws, check_seed, engine_of, make_case
+from riskalign.pipeline import model_of, row_terms, sketched_case
+from riskalign.sketches.sketch import CalibrationSketch
 
 
 def calibration_test(
@@ -25,26 +25,23 @@ def calibration_test(
     y_prob: object,
     *,
     notion: str | None = None,
-    loss: str | ProperLoss = "l2",
     n_draws: int = 999,
     seed: int = 0,
-    kernel: str = "dirichlet",
     sample_weight: object = None,
     from_logits: bool = False,
     normalize: bool = False,
     ignore_index: int | None = None,
     classes: Sequence[object] | None = None,
-    engine: str = "auto",
     progress: bool | None = None,
 ) -> CalibrationTest:
     """Test whether the labels could have been drawn from the predictions.
 
-    The mean of <y - f, l(f) - l(R)>, with R = f + smoothed residuals, is compared with that
-    of label sets drawn from the predictions, at five bandwidths from wide to narrow. Nothing
-    else depends on the labels, the bandwidths neither: the size is exact for any number of
-    samples and classes. The null hypothesis is y ~ f, whatever the notion, which decides what
-    departures are looked for: a model that is calibrated class by class but not as a whole
-    may be rejected, and may be missed.
+    Label sets are drawn from the predictions, and several statistics of the residuals y - f are
+    compared with theirs: smooth curves from a wrong level to fine structure, and cumulative sums,
+    of the top label, of all classes as one and of each class. Their p-values are combined. The size
+    is exact for any number of samples and classes. The null hypothesis is y ~ f, whatever the
+    notion, which decides what departures are looked for: a model that is calibrated class by class
+    but not as a whole may be rejected, and may be missed.
 
     Parameters
     ----------
@@ -68,19 +65,11 @@ def calibration_test(
     0.01
     """
     check_draws(n_draws)
-    sample = as_sample(
-        y_true,
-        y_prob,
-        sample_weight=sample_weight,
-        from_logits=from_logits,
-        normalize=normalize,
-        ignore_index=ignore_index,
-        classes=classes,
-    )
+    check_seed(seed)
+    sample = as_sample(y_true, y_prob, sample_weight, from_logits, normalize, ignore_index, classes)
     weighted = sample_weight is not None
-    case = sketched_case(sample, notion, loss, engine_of(engine), weighted=weighted)
-    chosen = KERNELS[one_of("kernel", kernel, KERNELS)]
-    return perform_test(case, chosen, engine, n_draws, seed, progress)
+    case = sketched_case(sample, notion, "l2", "auto", weighted=weighted)
+    return perform_test(case, n_draws, seed, progress)
 
 
 def compare(
@@ -131,19 +120,18 @@ def compare(
     >>> diff.interval[0] > 0, diff.p_value < 0.001
     (True, True)
     """
+    if any(isinstance(given, CalibrationSketch) for given in (y_true, prob_a, prob_b)):
+        raise TypeError(
+            "`prob_a` and `prob_b` must be predictions for the same samples: a sketch does not "
+            "know which rows belong together, so that it has no part in a paired comparison. Use "
+            "sketch_a.compare(sketch_b), which is unpaired."
+        )
     method = KernelSmoother(kernel=kernel, estimator=DEBIASED, start=start)
     check_confidence(confidence, method)
+    check_seed(seed)
     samples = [
-        as_sample(
-            y_true,
-            probabilities,
-            sample_weight=sample_weight,
-            from_logits=from_logits,
-            normalize=normalize,
-            ignore_index=ignore_index,
-            classes=classes,
-        )
-        for probabilities in (prob_a, prob_b)
+        as_sample(y_true, each, sample_weight, from_logits, normalize, ignore_index, classes)
+        for each in (prob_a, prob_b)
     ]
     if samples[0].probabilities.shape != samples[1].probabilities.shape:
         shapes = " and ".join(str(sample.probabilities.shape) for sample in samples)

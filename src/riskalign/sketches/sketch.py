@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable
 
 import numpy as np
 
-from riskalign.bandwidth.search import (
-    CRITERIA,
-    Bandwidth,
-    BandwidthSearch,
-    Candidates,
-    search_bandwidth,
-)
+from riskalign.bandwidth.criteria import CRITERIA
+from riskalign.bandwidth.result import BandwidthSearch
+from riskalign.bandwidth.search import Bandwidth, Candidates, search_bandwidth
 from riskalign.data.case import Case
+from riskalign.data.notions import TOP_LABEL
 from riskalign.data.settings import Settings
 from riskalign.data.state import SketchState
-from riskalign.data.validation import as_sample, check_shares, one_of
+from riskalign.data.validation import as_batch, check_shares, one_of
+from riskalign.display import help, numbers, svg
+from riskalign.display.notebook import framed
+from riskalign.display.table import Row
 from riskalign.equations.kernels import KERNELS
 from riskalign.equations.losses import ProperLoss
-from riskalign.estimate import error_of
 from riskalign.inference.calibration_test import CalibrationTest, perform_test
+from riskalign.inference.comparison import Comparison, compared_apart
 from riskalign.methods import KernelSmoother
 from riskalign.methods.curve import ReliabilityCurve, curve_of, grid_points
-from riskalign.methods.kernel import DEBIASED
-from riskalign.options import check_draws, loss_of, notion_of, refuse_exact
+from riskalign.options import check_draws, check_seed, loss_of, notion_of, refuse_exact
+from riskalign.pipeline import error_of
 from riskalign.results import CalibrationResult
 
 
@@ -127,6 +126,27 @@ class CalibrationSketch:
             f"n_samples={self.n_samples:,}, {exact}, {self.nbytes:,} bytes)"
         )
 
+    def _repr_html_(self) -> str:
+        """The table and a small diagram, for notebooks: 15 bins of what it was filled with."""
+        exact = "all rows" if self.is_exact else "counts of rounded probabilities"
+        rows = [
+            Row("rows", numbers.count(self.n_samples), "", f"{self.nbytes:,} bytes, {exact}"),
+            Row("classes", str(len(self.classes))),
+        ]
+        picture = ""
+        if self.n_samples:
+            scores = self.scores
+            rows += [
+                Row("accuracy", numbers.percent(scores["accuracy"]), "", "", help.ACCURACY),
+                Row("mean confidence", numbers.percent(scores["confidence"])),
+                Row("ECE (15 bins)", f"{numbers.points(scores['ece'])} pts", "", "", help.ECE),
+            ]
+            mass, predicted, came = self._state.bins()
+            filled = mass > 0
+            predicted, came = predicted[filled] / mass[filled], came[filled] / mass[filled]
+            picture = svg.reliability(predicted, came, came, came)
+        return framed(f"Sketch for {self.notion} calibration", "", rows, picture)
+
     def update(
         self,
         y_true: object,
@@ -138,23 +158,22 @@ class CalibrationSketch:
         ignore_index: int | None = None,
     ) -> CalibrationSketch:
         """Add rows in place, and return the sketch; parameters as for `calibration_error`."""
-        sample = as_sample(
+        batch = as_batch(
             y_true,
             y_prob,
-            sample_weight=sample_weight,
-            from_logits=from_logits,
-            normalize=normalize,
-            ignore_index=ignore_index,
-            classes=self._labels,
-            fewest=0,
+            sample_weight,
+            from_logits,
+            normalize,
+            ignore_index,
+            self._labels,
+            pairs=not self._state.notion.is_one_class,
         )
-        if len(sample.classes) != len(self.classes):
+        if len(batch.classes) != len(self.classes):
             raise ValueError(
                 f"`y_prob` must have the sketch's {len(self.classes)} classes; found "
-                f"{len(sample.classes)}."
+                f"{len(batch.classes)}."
             )
-        weights = None if sample_weight is None else sample.weights
-        self._state.update(sample.probabilities, sample.labels, weights)
+        self._state.update(batch.probabilities, batch.labels, batch.weights)
         return self
 
     def merge(self, other: CalibrationSketch) -> CalibrationSketch:
@@ -219,7 +238,7 @@ class CalibrationSketch:
             )
         asked = loss_of(loss, self._state.notion, len(self.classes))
         case = Case.of_state(self._state, asked)
-        if notion == "top-label" and self._state.notion.whole_rows:
+        if notion == TOP_LABEL.name and self._state.notion.whole_rows:
             case = case.of_top_label()
         elif notion is not None and notion != self.notion:
             raise ValueError(
@@ -237,12 +256,13 @@ class CalibrationSketch:
         *,
         notion: str | None = None,
         loss: str | ProperLoss = "l2",
-        estimator: str = DEBIASED,
+        estimator: str = "debiased",
         bandwidth: Bandwidth | None = None,
         kernel: str = "dirichlet",
         candidates: Candidates = None,
         power: float = 2,
         start: str = "logistic",
+        norm: str | None = None,
         confidence: float | None = None,
         engine: str = "auto",
         seed: int = 0,
@@ -254,10 +274,66 @@ class CalibrationSketch:
         `conditional`.
         """
         refuse_exact(engine, self.is_exact)
-        method = KernelSmoother(bandwidth, kernel, estimator, candidates, power, start)
+        method = KernelSmoother(bandwidth, kernel, estimator, candidates, power, start, norm)
         case = self.case(loss, notion)
         result = error_of(case, method, confidence, engine=engine, seed=seed, progress=progress)
         return result.without_rows()
+
+    def compare(
+        self,
+        other: CalibrationSketch,
+        *,
+        notion: str | None = None,
+        loss: str | ProperLoss = "l2",
+        names: tuple[str, str] = ("A", "B"),
+        confidence: float = 0.95,
+        kernel: str = "dirichlet",
+        start: str = "logistic",
+        seed: int = 0,
+        progress: bool | None = None,
+    ) -> Comparison:
+        """The calibration error of this sketch less that of another, as of independent samples.
+
+        A sketch does not know which of its rows belong to which rows of another, so the comparison
+        is unpaired: for two models on the same samples its interval is wider than that of
+        `riskalign.compare`, which needs the rows. Parameters are as for `compare`.
+
+        Examples
+        --------
+        >>> import riskalign as ra
+        >>> data = ra.datasets.temperature(2000, 2, t2=0.5, seed=0)
+        >>> model, truth = (
+        ...     ra.CalibrationSketch().update(data.y_true, p)
+        ...     for p in (data.y_prob, data.conditional)
+        ... )
+        >>> comparison = model.compare(truth, names=("model", "truth"))
+        >>> comparison.difference > 0, comparison.paired
+        (True, False)
+        """
+        if not isinstance(other, CalibrationSketch):
+            raise TypeError(
+                f"A sketch is compared with another sketch; found {type(other).__name__}. With "
+                "the rows of two models at hand, use riskalign.compare."
+            )
+        if (self.notion, self.classes) != (other.notion, other.classes):
+            raise ValueError(
+                "Sketches are compared if their notion and classes are the same; found "
+                f"{self.notion!r} with {len(self.classes)} classes here and {other.notion!r} with "
+                f"{len(other.classes)} there."
+            )
+        first, second = (
+            each.calibration_error(
+                notion=notion,
+                loss=loss,
+                kernel=kernel,
+                start=start,
+                confidence=confidence,
+                seed=seed,
+                progress=progress,
+            )
+            for each in (self, other)
+        )
+        return compared_apart((first, second), names)
 
     def select_bandwidth(
         self,
@@ -287,7 +363,7 @@ class CalibrationSketch:
         grid: object = 101,
         notion: str | None = None,
         loss: str | ProperLoss = "l2",
-        estimator: str = DEBIASED,
+        estimator: str = "debiased",
         bandwidth: Bandwidth | None = "cross-validation",
         kernel: str = "dirichlet",
         candidates: Candidates = None,
@@ -308,23 +384,23 @@ class CalibrationSketch:
     def calibration_test(
         self,
         *,
-        loss: str | ProperLoss = "l2",
+        notion: str | None = None,
         n_draws: int = 999,
         seed: int = 0,
-        kernel: str = "dirichlet",
         most_samples: int | None = None,
         progress: bool | None = None,
     ) -> CalibrationTest:
         """The test of calibration; parameters as for `calibration_test`.
 
         Beyond the rows that the sketch holds, those that it holds are tested. `most_samples`
-        limits how many are, a random part; `n_samples` of the result says how many were.
+        limits how many are, a random part; `n_samples` of the result says how many were. `notion`
+        may be "top-label" for a class-wise or canonical sketch.
         """
         check_draws(n_draws)
-        chosen = KERNELS[one_of("kernel", kernel, KERNELS)]
-        case = self.case(loss)
+        check_seed(seed)
+        case = self.case("l2", notion)
         _check_rows(case)
-        return perform_test(case, chosen, "auto", n_draws, seed, progress, most_samples)
+        return perform_test(case, n_draws, seed, progress, most_samples)
 
     @property
     def scores(self) -> dict[str, float]:
@@ -357,78 +433,3 @@ def _check_rows(case: Case) -> None:
             "Canonical errors and the test need rows, and this sketch holds none: it was made with "
             "exact_limit=0. Make it with a larger one."
         )
-
-
-def calibration_error_of_batches(
-    batches: Iterable[tuple[Any, ...]],
-    *,
-    notion: str | None = None,
-    classes: Sequence[object] | None = None,
-    from_logits: bool = False,
-    normalize: bool = False,
-    **options: Any,
-) -> CalibrationResult:
-    """Estimate a calibration error from batches of rows, which are read once.
-
-    Parameters
-    ----------
-    batches : iterable of (y_true, y_prob) or (y_true, y_prob, sample_weight)
-        Each as for `calibration_error`.
-    notion, classes, from_logits, normalize
-        As for `calibration_error`.
-    **options
-        Those of `CalibrationSketch.calibration_error`.
-
-    Returns
-    -------
-    CalibrationResult
-        Without `conditional`, which would be as large as the sample.
-
-    Examples
-    --------
-    >>> import riskalign as ra
-    >>> data = ra.datasets.temperature(3000, 3, seed=0)
-    >>> rows = [slice(0, 1000), slice(1000, 3000)]
-    >>> batches = [(data.y_true[some], data.y_prob[some]) for some in rows]
-    >>> result = ra.calibration_error_of_batches(batches)
-    >>> result.value == ra.calibration_error(data.y_true, data.y_prob).value
-    True
-    """
-    sketch = sketch_of_batches(
-        batches, notion=notion, classes=classes, from_logits=from_logits, normalize=normalize
-    )
-    return sketch.calibration_error(**options)
-
-
-def sketch_of_batches(
-    batches: Iterable[tuple[Any, ...]],
-    *,
-    notion: str | None = None,
-    classes: Sequence[object] | None = None,
-    from_logits: bool = False,
-    normalize: bool = False,
-) -> CalibrationSketch:
-    """The sketch of batches; parameters as for `calibration_error_of_batches`."""
-    sketch: CalibrationSketch | None = None
-    first = 0
-    for y, p, *weight in batches:
-        try:
-            if sketch is None:
-                known = as_sample(
-                    y, p, from_logits=from_logits, normalize=normalize, classes=classes, fewest=0
-                )
-                asked = classes if classes is not None else len(known.classes)
-                sketch = CalibrationSketch(notion, asked)
-            sketch.update(
-                y,
-                p,
-                sample_weight=weight[0] if weight else None,
-                from_logits=from_logits,
-                normalize=normalize,
-            )
-        except (ValueError, TypeError) as error:
-            raise type(error)(f"In the rows from {first:,} on: {error}") from None
-        first += len(p)
-    if sketch is None:
-        raise ValueError("`batches` is empty: there are no rows.")
-    return sketch

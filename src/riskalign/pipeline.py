@@ -1,0 +1,185 @@
+"""From a sample to a case, and from a case to its result: every door leads through here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from riskalign.compose import compose
+from riskalign.data.case import Case
+from riskalign.data.sample import Sample
+from riskalign.data.settings import Settings
+from riskalign.data.state import SketchState
+from riskalign.equations.arrays import FloatArray
+from riskalign.equations.kernels import KERNELS
+from riskalign.equations.losses import ProperLoss
+from riskalign.equations.norms import MEANS
+from riskalign.equations.starts import STARTS
+from riskalign.inference.bound import upper_bound
+from riskalign.inference.interval import Chance
+from riskalign.inference.norms import bound_of_norm, norm_interval, of_root
+from riskalign.inference.null import Model
+from riskalign.methods import KernelSmoother, check_scope
+from riskalign.methods.method import Method, Outcome
+from riskalign.options import (
+    check_confidence,
+    check_seed,
+    engine_of,
+    loss_of,
+    notion_of,
+)
+from riskalign.results import CalibrationResult, Interval
+from riskalign.smoothing import read_at
+from riskalign.smoothing.threads import one_blas_thread
+
+
+def error_of(
+    case: Case,
+    method: Method,
+    confidence: float | None = None,
+    *,
+    engine: str = "auto",
+    seed: int = 0,
+    progress: bool | None = None,
+    rows: Sample | None = None,
+) -> CalibrationResult:
+    """The calibration error of a case, with its interval if a confidence is given.
+
+    `rows` are the user's rows, at which R is wanted, where they are not those of the case.
+    """
+    check_scope(method, case.notion.name, case.loss)
+    check_confidence(confidence, method)
+    check_seed(seed)
+    if isinstance(method, KernelSmoother):
+        method.check(len(case.problems), case.notion.name)
+    engine_of(engine)
+    with one_blas_thread:
+        outcome = method.outcome(case, engine, progress)
+        if confidence is None or not isinstance(method, KernelSmoother):
+            return compose(case, method, outcome, None, rows)
+        interval = interval_of(case, method, outcome, confidence, engine, seed)
+        result = compose(case, method, outcome, interval, rows)
+    bound = partial(bound_of, case, method, outcome, interval, engine, seed)
+    of_class = None
+    if case.notion.per_class:
+        of_class = partial(interval_of_class, case, method, outcome, confidence, engine, seed)
+    return replace(result, bound=bound, of_class=of_class)
+
+
+def bound_of(
+    case: Case, method: KernelSmoother, outcome: Outcome, interval: Interval, engine: str, seed: int
+) -> float:
+    """The conservative bound of an error whose interval is known; of a norm by its mean square."""
+    model, end = model_of(case, method, outcome, engine), interval.interval[1]
+    if method.norm is None:
+        return upper_bound(case, model, interval.interval, interval.confidence, seed)
+    square = interval_of_square(case, model, outcome, interval.confidence, seed)
+    largest = upper_bound(case, model, square.interval, interval.confidence, seed)
+    n_columns = len(case.sample.classes) if case.notion.joint else len(case.problems)
+    return max(end, bound_of_norm(method.norm, n_columns, largest))
+
+
+def interval_of_class(
+    case: Case,
+    method: KernelSmoother,
+    outcome: Outcome,
+    confidence: float,
+    engine: str,
+    seed: int,
+    k: int,
+) -> tuple[float, float]:
+    """The interval of the error of one class, by the estimate that is known."""
+    assert outcome.residuals is not None
+    own = Outcome([outcome.estimates[k]], residuals=[outcome.residuals[k]])
+    with one_blas_thread:
+        return interval_of(case.of_class(k), method, own, confidence, engine, seed).interval
+
+
+def sketched_case(
+    sample: Sample, notion: str | None, loss: str | ProperLoss, engine: str, *, weighted: bool
+) -> Case:
+    """What is asked of a sample in memory, as of a sketch of one batch.
+
+    Exact sums need all rows, so that the sketch keeps them.
+    """
+    asked = notion_of(notion, len(sample.classes))
+    limit = len(sample.labels) if engine == "exact" else None
+    settings = Settings.of(asked.name, sample.classes, limit)
+    weights = sample.weights if weighted else None
+    state = SketchState.of_sample(settings, sample.probabilities, sample.labels, weights)
+    return Case.of_state(state, loss_of(loss, asked, len(sample.classes)))
+
+
+def interval_of(
+    case: Case, method: KernelSmoother, outcome: Outcome, confidence: float, engine: str, seed: int
+) -> Interval:
+    """The interval of a debiased error."""
+    assert outcome.residuals is not None
+    if not len(case.sample.labels):
+        raise ValueError(
+            "`confidence` needs some rows of a class-wise or canonical sketch, to see how classes "
+            "vary together; this one was made with exact_limit=0. Make it with a larger one."
+        )
+    model = model_of(case, method, outcome, engine)
+    if method.norm in MEANS:
+        return norm_interval(case, model, method.norm, outcome, confidence, seed)
+    found = interval_of_square(case, model, outcome, confidence, seed)
+    if method.norm is None:
+        return found
+    values = squares_of(outcome)
+    return of_root(found, float(values.sum()), values)
+
+
+def squares_of(outcome: Outcome) -> FloatArray:
+    """The mean divergence of each problem ``(P,)``, also where a norm was asked for."""
+    assert outcome.residuals is not None
+    return np.array([each.mean(each.terms) for each in outcome.residuals])
+
+
+def interval_of_square(
+    case: Case, model: Model, outcome: Outcome, confidence: float, seed: int
+) -> Interval:
+    """The interval of a mean divergence."""
+    assert outcome.residuals is not None
+    values = squares_of(outcome)
+    value = float(values.sum())
+    if not case.notion.per_class:
+        chance = Chance.of(model, outcome.residuals, case.n_samples, seed)
+        ends = chance.interval(value, confidence)
+        return Interval(chance.standard_error(value), ends, confidence)
+    chance, own = Chance.of_all(model, outcome.residuals, case.n_samples, seed)
+    pairs = list(zip(own, values.tolist(), strict=True))
+    return Interval(
+        chance.standard_error(value),
+        chance.interval(value, confidence),
+        confidence,
+        np.array([each.standard_error(error) for each, error in pairs]),
+        np.array([each.interval(error, confidence) for each, error in pairs]),
+    )
+
+
+def model_of(case: Case, method: KernelSmoother, outcome: Outcome, engine: str) -> Model:
+    """What intervals and comparisons need to know of a debiased estimate."""
+    assert outcome.residuals is not None
+    return Model(
+        case.sample,
+        case.notion,
+        case.loss,
+        KERNELS[method.kernel],
+        engine,
+        STARTS[method.start],
+        [each.tunings for each in outcome.residuals],
+        [each.mixture for each in outcome.residuals],
+    )
+
+
+def row_terms(case: Case, method: KernelSmoother, outcome: Outcome) -> FloatArray:
+    """The terms of a debiased error at each row of the case, summed over problems, ``(n,)``."""
+    assert outcome.residuals is not None
+    rows, kernel = np.arange(len(case.sample.labels)), KERNELS[method.kernel]
+    total = np.zeros(len(rows))
+    for problem, each in zip(case.problems, outcome.residuals, strict=True):
+        total += read_at(each.problem, each.terms[:, None], problem, rows, kernel)[:, 0]
+    return total

@@ -1,0 +1,1 @@
+"""Maps from predictions to recalibrated predictions: fitted, stored, and what they would gain."""

@@ -1,0 +1,135 @@
+"""Which features of a probability a scaling weights, and with which weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from riskalign.equations.arrays import FloatArray, IntArray, floored_log
+
+LIFT = 0.2
+"""c of the feature log(f + c / K), which lifts small probabilities as random labels do."""
+
+FEATURES: dict[str, Callable[[FloatArray], FloatArray]] = {
+    "logarithm": floored_log,
+    "lifted logarithm": lambda f: np.log(f + LIFT / f.shape[1]),
+    "probability": lambda f: f,
+    "one": np.ones_like,
+}
+"""Functions of a probability, from ``(n, K)`` to ``(n, K)``."""
+
+MOST_CROSSED = 500
+"""Weights of pairs of classes up to which they are fitted: Newton steps cost their square."""
+
+FEWEST_PER_CLASS = 5
+"""Rows per class on average, below which classes have no weights of their own."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a scaling is made of.
+
+    Attributes
+    ----------
+    name : as users know it
+    shared : features with one weight for all classes; the first is log f
+    own : features with one weight per class
+    crossed : whether each class's logit depends on the logarithms of the others
+    """
+
+    name: str
+    shared: tuple[str, ...] = ("logarithm",)
+    own: tuple[str, ...] = ()
+    crossed: bool = False
+
+    def for_sample(self, n: int, n_classes: int) -> Form:
+        """The form without what is too much for so many rows and classes."""
+        if n < FEWEST_PER_CLASS * n_classes and n_classes > 2:
+            return replace(self, own=(), crossed=False)
+        if self.crossed and n_classes**2 > MOST_CROSSED:
+            return replace(self, own=(*self.own, "logarithm"), crossed=False)
+        return self
+
+
+TEMPERATURE = Form("temperature")
+PLATT = Form("platt", own=("one",))
+VECTOR = Form("vector", own=("logarithm", "one"))
+MATRIX = Form("matrix", ("logarithm", "lifted logarithm", "probability"), ("one",), crossed=True)
+
+
+@dataclass(frozen=True)
+class Features:
+    """The features of some predictions.
+
+    Attributes
+    ----------
+    shared : (K, n, S)
+    own : (K, n, B)
+    crossed : (n, K), z; None where no pairs of classes have weights
+    """
+
+    shared: FloatArray
+    own: FloatArray
+    crossed: FloatArray | None
+
+    @classmethod
+    def of(cls, form: Form, f: FloatArray, centre: FloatArray) -> Features:
+        """The features of predictions ``(n, K)``; `centre` ``(K,)`` is the mean of log f."""
+        crossed = floored_log(f) - centre if form.crossed else None
+        return cls(_stacked(form.shared, f), _stacked(form.own, f), crossed)
+
+    def take(self, rows: slice) -> Features:
+        """The features of some rows."""
+        crossed = None if self.crossed is None else self.crossed[rows]
+        return Features(self.shared[:, rows], self.own[:, rows], crossed)
+
+    def logits(self, theta: FloatArray) -> FloatArray:
+        """Eta ``(n, K)``."""
+        K, _, S = self.shared.shape
+        B = self.own.shape[2]
+        eta = self.shared @ theta[:S]
+        if B:
+            eta += (self.own @ theta[S : S + K * B].reshape(K, B, 1))[:, :, 0]
+        if self.crossed is None:
+            return np.ascontiguousarray(eta.T)
+        found: FloatArray = eta.T + self.crossed @ theta[S + K * B :].reshape(K, K).T
+        return found
+
+    def of_class(self, k: int) -> tuple[FloatArray, list[slice]]:
+        """The features of class k with weights of their own ``(n, P)``, and their places."""
+        K, _, S = self.shared.shape
+        B = self.own.shape[2]
+        places = [slice(S + k * B, S + (k + 1) * B)]
+        if self.crossed is None:
+            return self.own[k], places
+        after = S + K * B + k * K
+        columns = np.concatenate([self.own[k], self.crossed], axis=1)
+        return columns, [*places, slice(after, after + K)]
+
+
+def _stacked(names: tuple[str, ...], f: FloatArray) -> FloatArray:
+    columns = np.empty((f.shape[1], len(f), len(names)))
+    for j, name in enumerate(names):
+        columns[:, :, j] = FEATURES[name](f).T
+    return columns
+
+
+def parts_of(columns: FloatArray, places: list[slice]) -> list[tuple[slice, FloatArray]]:
+    """Columns by the places of their weights."""
+    first = places[0].stop - places[0].start
+    if len(places) == 1:
+        return [(places[0], columns)]
+    return [(places[0], columns[:, :first]), (places[1], columns[:, first:])]
+
+
+def blocks_of(form: Form, n_classes: int) -> IntArray:
+    """The block of each parameter, ``(p,)``; -1 for shared ones."""
+    own = np.tile(np.arange(len(form.own)), n_classes)
+    parts = [np.full(len(form.shared), -1), own]
+    if form.crossed:
+        pairs = np.full((n_classes, n_classes), len(form.own))
+        np.fill_diagonal(pairs, len(form.own) + 1)
+        parts.append(pairs.ravel())
+    return np.concatenate(parts).astype(np.intp)

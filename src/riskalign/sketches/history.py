@@ -1,0 +1,356 @@
+"""Calibration over time: one sketch per day or per version of a model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from datetime import date
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from riskalign.compose import compose
+from riskalign.data.state import SketchState
+from riskalign.display.frames import data_frame
+from riskalign.inference.alarm import Alarm, raise_alarm
+from riskalign.inference.comparison import Comparison, compared_apart
+from riskalign.inference.interval import Chance
+from riskalign.methods import KernelSmoother
+from riskalign.pipeline import model_of
+from riskalign.results import CalibrationResult, Interval
+from riskalign.sketches import periods
+from riskalign.sketches.periods import name_of, order_of
+from riskalign.sketches.sketch import CalibrationSketch
+from riskalign.smoothing.threads import one_blas_thread
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+class CalibrationHistory:
+    """Sketches of consecutive periods, such as days, or versions of a model.
+
+    Periods are ordered by name, numbers in names by their value: "2026-01-09" comes before
+    "2026-01-10", and "v9" before "v10". All sketches have the same notion, classes and settings, so
+    that periods merge into longer ones.
+
+    Examples
+    --------
+    >>> import riskalign as ra
+    >>> history = ra.CalibrationHistory()
+    >>> for day in range(1, 5):
+    ...     data = ra.datasets.temperature(800, 2, seed=day)
+    ...     sketch = ra.CalibrationSketch().update(data.y_true, data.y_prob[:, 1])
+    ...     history = history.append(f"2026-01-{day:02}", sketch)
+    >>> history.periods[0], len(history), history["2026-01-02"].n_samples
+    ('2026-01-01', 4, 800)
+    >>> history.windows(2).periods
+    ['2026-01-01 to 2026-01-02', '2026-01-03 to 2026-01-04']
+    >>> history.alarm().raised
+    False
+    """
+
+    def __init__(self) -> None:
+        self._sketches: dict[str, CalibrationSketch] = {}
+        self._known: dict[tuple[Any, ...], tuple[CalibrationResult, Chance]] = {}
+
+    @property
+    def periods(self) -> list[str]:
+        """Names of the periods, in order."""
+        return list(self._sketches)
+
+    def __len__(self) -> int:
+        """Number of periods."""
+        return len(self._sketches)
+
+    def __iter__(self) -> Iterator[str]:
+        """Names of the periods, in order."""
+        return iter(self.periods)
+
+    def __getitem__(self, period: str) -> CalibrationSketch:
+        """A copy of a period's sketch."""
+        if period not in self._sketches:
+            raise KeyError(f"There is no period {period!r}; there are {self._shown()}.")
+        return self._sketches[period].copy()
+
+    def __repr__(self) -> str:
+        """One line."""
+        rows = sum(sketch.n_samples for sketch in self._sketches.values())
+        return f"CalibrationHistory({len(self)} periods, {self._shown()}, n_samples={rows:,})"
+
+    def append(
+        self, period: str | date | int, sketch: CalibrationSketch, *, replace: bool = False
+    ) -> CalibrationHistory:
+        """Add a period's sketch, of which a copy is kept, and return the history.
+
+        Parameters
+        ----------
+        period : str, date or int
+            Its name; dates are written as 2026-01-31.
+        sketch : CalibrationSketch
+        replace : bool
+            Whether the sketch of a period that is there already is replaced. By default this
+            is an error: rows that came later are merged with `history[period].merge(sketch)`.
+        """
+        if not isinstance(sketch, CalibrationSketch):
+            raise TypeError(f"`sketch` must be a CalibrationSketch; found {type(sketch).__name__}.")
+        name = name_of(period)
+        if name in self._sketches and not replace:
+            raise ValueError(
+                f"The history has a period {name!r} already. Pass `replace=True` to replace it."
+            )
+        for other in self._sketches.values():  # the first is enough
+            SketchState(other._state.settings).merge(sketch._state)
+            break
+        added = self._sketches | {name: sketch.copy()}
+        self._sketches = {each: added[each] for each in sorted(added, key=order_of)}
+        self._known = {}
+        return self
+
+    def window(self, first: str, last: str) -> CalibrationSketch:
+        """The merged sketch of all periods from the first to the last."""
+        low, high = order_of(name_of(first)), order_of(name_of(last))
+        chosen = [period for period in self.periods if low <= order_of(period) <= high]
+        if not chosen:
+            raise ValueError(
+                f"No period lies from {first!r} to {last!r}; there are {self._shown()}."
+            )
+        return self._merged(chosen)
+
+    def windows(self, size: int) -> CalibrationHistory:
+        """A history of windows of so many consecutive periods each; an incomplete last is left out.
+
+        Seven days make a week.
+        """
+        if not isinstance(size, int) or size < 1:
+            raise ValueError(f"`size` must be a number of periods; found {size!r}.")
+        if size == 1:
+            return self
+        names, result = self.periods, CalibrationHistory()
+        for i in range(0, len(names) - size + 1, size):
+            part = names[i : i + size]
+            result.append(f"{part[0]} to {part[-1]}", self._merged(part))
+        return result
+
+    def grouped(self, key: Callable[[str], str]) -> CalibrationHistory:
+        """A history of periods merged by a function of their names.
+
+        Examples
+        --------
+        >>> import riskalign as ra
+        >>> sketch = ra.CalibrationSketch().update([0, 1], [0.2, 0.7])
+        >>> history = ra.CalibrationHistory()
+        >>> for day in ("2026-01-30", "2026-01-31", "2026-02-01"):
+        ...     history = history.append(day, sketch)
+        >>> history.grouped(lambda day: day[:7]).periods  # months
+        ['2026-01', '2026-02']
+        """
+        parts: dict[str, list[str]] = {}
+        for period in self.periods:
+            parts.setdefault(key(period), []).append(period)
+        result = CalibrationHistory()
+        for name, part in parts.items():
+            result.append(name, self._merged(part))
+        return result
+
+    def result(
+        self,
+        period: str,
+        *,
+        notion: str | None = None,
+        loss: str = "l2",
+        confidence: float = 0.95,
+    ) -> CalibrationResult:
+        """The calibration error of a period; parameters as for `calibration_error`."""
+        return self._estimate(period, notion, loss, confidence)[0]
+
+    def to_columns(
+        self, *, notion: str | None = None, loss: str = "l2", confidence: float = 0.95
+    ) -> dict[str, list[Any]]:
+        """What `frame` shows, as columns."""
+        results = [self._estimate(name, notion, loss, confidence)[0] for name in self.periods]
+        gaps = [result.overconfidence for result in results]
+        ends = [result.interval or (np.nan, np.nan) for result in results]
+        return {
+            "period": self.periods,
+            "n": [self._sketches[name].n_samples for name in self.periods],
+            "value": [result.value for result in results],
+            "low": [low for low, _ in ends],
+            "high": [high for _, high in ends],
+            "overconfidence": [np.nan if gap is None else gap.gap for gap in gaps],
+            "overconfidence_low": [np.nan if gap is None else gap.gap_interval[0] for gap in gaps],
+            "overconfidence_high": [np.nan if gap is None else gap.gap_interval[1] for gap in gaps],
+        }
+
+    def frame(self, library: str = "pandas", **options: Any) -> Any:
+        """A data frame with a row per period: error, interval, n, over-confidence.
+
+        Parameters
+        ----------
+        library : {"pandas", "polars"}
+        **options
+            `notion`, `loss` and `confidence`, as for `calibration_error`.
+        """
+        return data_frame(partial(self.to_columns, **options), library, "frame")
+
+    def alarm(
+        self,
+        *,
+        reference: int = 1,
+        window: int = 1,
+        alpha: float = 0.05,
+        tolerance: float = 0.0,
+        notion: str | None = None,
+        loss: str = "l2",
+    ) -> Alarm:
+        """Test whether the error has grown since the first periods.
+
+        The test may be asked after every period: the probability that it *ever* raises a false
+        alarm is at most `alpha`; see `riskalign.inference.alarm` for how.
+
+        Parameters
+        ----------
+        reference : int
+            Number of first periods that make the reference window. The larger it is, the
+            closer the test comes to its error.
+        window : int
+            Periods after the reference that are tested together, a week for example.
+        alpha : float
+            The probability that a false alarm is ever raised.
+        tolerance : float
+            How much the error may grow before it matters.
+        notion, loss
+            As for `calibration_error`.
+
+        Returns
+        -------
+        Alarm
+        """
+        if not isinstance(reference, int) or not 1 <= reference <= max(len(self), 1):
+            raise ValueError(
+                f"`reference` must be a number of periods, 1 to {len(self)}; found {reference!r}."
+            )
+        if not 0 < alpha < 0.5:
+            raise ValueError(f"`alpha` must lie between 0 and 0.5; found {alpha!r}.")
+        if not (tolerance >= 0 and np.isfinite(tolerance)):
+            raise ValueError(f"`tolerance` must be finite and not negative; found {tolerance!r}.")
+        if not len(self):
+            raise ValueError("The history is empty: append a period's sketch first.")
+        names = self.periods
+        first, later = CalibrationHistory(), CalibrationHistory()
+        first.append("reference", self._merged(names[:reference]))
+        for name in names[reference:]:
+            later.append(name, self._sketches[name])
+        later = later.windows(window)
+        own, chance = first._estimate("reference", notion, loss, 1 - alpha)
+        windows = []
+        for name in later.periods:
+            found, by_chance = later._estimate(name, notion, loss, 1 - alpha)
+            windows.append((name, found.value, by_chance))
+        return raise_alarm((own.value, chance), windows, alpha=alpha, tolerance=tolerance)
+
+    def compare(
+        self,
+        first: str,
+        second: str,
+        *,
+        notion: str | None = None,
+        loss: str = "l2",
+        confidence: float = 0.95,
+    ) -> Comparison:
+        """Compare the errors of two periods, which hold different rows.
+
+        The standard error is that of a difference of independent estimates, and the interval
+        and the p-value come from the normal approximation. To watch every new period, use `alarm`.
+
+        Examples
+        --------
+        >>> import riskalign as ra
+        >>> history = ra.CalibrationHistory()
+        >>> for name, t2 in (("old", 0.5), ("new", 0.9)):
+        ...     data = ra.datasets.temperature(2000, 2, t2=t2, seed=0)
+        ...     sketch = ra.CalibrationSketch().update(data.y_true, data.y_prob[:, 1])
+        ...     history = history.append(name, sketch)
+        >>> history.compare("old", "new").difference > 0
+        True
+        """
+        one, other = (self._estimate(name, notion, loss, confidence)[0] for name in (first, second))
+        return compared_apart((one, other), (first, second))
+
+    def plot(self, *, alarm: Alarm | None = None, ax: Axes | None = None, **options: Any) -> Axes:
+        """Draw the error of every period with its interval as a band.
+
+        Parameters
+        ----------
+        alarm : Alarm, optional
+            What `alarm` found, to be marked.
+        ax : matplotlib Axes, optional
+        **options
+            `notion`, `loss` and `confidence`, as for `calibration_error`.
+        """
+        from riskalign.plots.history import error_over_time
+
+        return error_over_time(self.to_columns(**options), alarm=alarm, ax=ax)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Store the history as one Parquet file, or as a folder of .sketch files.
+
+        Every file is written whole or not at all. In a folder, files whose content is the same
+        are left alone, so that saving after `append` writes one file.
+        """
+        periods.save(self._sketches, Path(path))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> CalibrationHistory:
+        """The history that `save` stored, or the sketches of a folder, named by their files.
+
+        Raises
+        ------
+        riskalign.data.format.SketchFormatError
+            If a sketch is cut short, changed, or something else.
+        """
+        history = cls()
+        for period, sketch in periods.load(Path(path)):
+            history.append(period, sketch)
+        return history
+
+    def _merged(self, names: list[str]) -> CalibrationSketch:
+        merged = self._sketches[names[0]].copy()
+        for name in names[1:]:
+            merged.merge(self._sketches[name])
+        return merged
+
+    def _estimate(
+        self, period: str, notion: str | None, loss: str, confidence: float
+    ) -> tuple[CalibrationResult, Chance]:
+        key = (period, notion, loss, confidence)
+        if key not in self._known:
+            self._known[key] = estimate(self[period], notion, loss, confidence)
+        return self._known[key]
+
+    def _shown(self) -> str:
+        names = self.periods
+        return "none" if not names else f"{names[0]!r} to {names[-1]!r}"
+
+
+def estimate(
+    sketch: CalibrationSketch, notion: str | None, loss: str, confidence: float
+) -> tuple[CalibrationResult, Chance]:
+    """The default error of a sketch with its interval, and how far chance moves it."""
+    case, method = sketch.case(loss, notion), KernelSmoother()
+    if not len(case.sample.labels):
+        raise ValueError(
+            "Intervals need some rows of a sketch; this one was made with exact_limit=0. Make it "
+            "with a larger one."
+        )
+    with one_blas_thread:
+        outcome = method.outcome(case, "auto", False)
+        assert outcome.residuals is not None  # the default method is debiased
+        model = model_of(case, method, outcome, "auto")
+        chance = Chance.of(model, outcome.residuals, case.n_samples, seed=0)
+        value = float(np.sum([each.value for each in outcome.estimates]))
+        ends = chance.interval(value, confidence)
+        interval = Interval(chance.standard_error(value), ends, confidence)
+        return compose(case, method, outcome, interval, None).without_rows(), chance

@@ -1,0 +1,111 @@
+"""Periods of a history: their names, their order, and the files that store them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote, unquote
+
+from riskalign.data.files.parquet import import_pyarrow
+from riskalign.data.files.sketches import SUFFIX, read_sketch_file
+from riskalign.data.files.whole import write_whole
+from riskalign.data.format import SketchFormatError
+from riskalign.sketches.sketch import CalibrationSketch
+
+if TYPE_CHECKING:
+    pass
+
+
+LONGEST = 120
+"""Letters of a period's name, which names a file."""
+
+
+def name_of(period: str | date | int) -> str:
+    """The name of a period; dates are written as 2026-01-31."""
+    name = period.isoformat() if isinstance(period, date) else str(period)
+    if not 1 <= len(name) <= LONGEST or not name.isprintable() or name != name.strip():
+        raise ValueError(
+            f"`period` must be a name of 1 to {LONGEST} printable letters; found {name[:150]!r}."
+        )
+    return name
+
+
+def _file_name(period: str) -> str:
+    """The file of a period; letters that file names cannot have, and a first dot, are encoded."""
+    name = quote(period, safe=" ,:+=@()")
+    return ("%2E" + name[1:] if name.startswith(".") else name) + SUFFIX
+
+
+def order_of(name: str) -> list[tuple[int, str]]:
+    """Names in order, numbers in them by their value."""
+    parts = re.split(r"([0-9]+)", name)
+    return [(int(part) if i % 2 else 0, part) for i, part in enumerate(parts)]
+
+
+def _restored(blob: bytes, path: Path) -> CalibrationSketch:
+    try:
+        return CalibrationSketch.from_bytes(blob)
+    except SketchFormatError as error:
+        raise SketchFormatError(f"{path}: {error}") from None
+
+
+def _parquet_rows(path: Path) -> Iterator[tuple[str, bytes]]:
+    """Periods and bytes of sketches, one after the other."""
+    pyarrow, parquet = import_pyarrow()
+    try:
+        with parquet.ParquetFile(path, pre_buffer=False) as file:
+            if not {"period", "sketch"} <= set(file.schema_arrow.names):
+                raise ValueError(
+                    f"{path}: this is no history; the columns 'period' and 'sketch' are needed."
+                )
+            for batch in file.iter_batches(1, columns=["period", "sketch"]):
+                row = batch.to_pylist()[0]
+                if not isinstance(row["period"], str) or not isinstance(row["sketch"], bytes):
+                    raise ValueError(f"{path}: a period or a sketch is missing.")  # noqa: TRY004
+                yield row["period"], row["sketch"]
+    except (pyarrow.ArrowInvalid, OSError) as error:
+        reason = str(error).strip().split("\n")[0].rstrip(".")
+        raise ValueError(f"{path}: the file cannot be read ({reason}).") from None
+
+
+def save(sketches: dict[str, CalibrationSketch], path: Path) -> None:
+    """Store sketches by period as one Parquet file, or as a folder of .sketch files."""
+    if path.suffix.lower() != ".parquet":
+        path.mkdir(parents=True, exist_ok=True)
+        for period, sketch in sketches.items():
+            file, blob = path / _file_name(period), sketch.to_bytes()
+            known = file.is_file() and file.stat().st_size == len(blob)
+            if not known or file.read_bytes() != blob:
+                write_whole(file, blob)
+        return
+    pyarrow, parquet = import_pyarrow()
+    blobs = [sketch.to_bytes() for sketch in sketches.values()]
+    table = pyarrow.table(
+        {
+            "period": pyarrow.array(list(sketches), pyarrow.string()),
+            "n_samples": [sketch.n_samples for sketch in sketches.values()],
+            "sketch": pyarrow.array(blobs, pyarrow.large_binary()),
+        }
+    )
+    stream = pyarrow.BufferOutputStream()
+    parquet.write_table(table, stream, compression="zstd", row_group_size=1)
+    write_whole(path, stream.getvalue().to_pybytes())
+
+
+def load(path: Path) -> Iterator[tuple[str, CalibrationSketch]]:
+    """The periods that `save` stored, or the sketches of a folder, named by their files."""
+    if path.is_dir():
+        files = [file for file in path.glob(f"*{SUFFIX}") if not file.name.startswith(".")]
+        if not files:  # one that begins with a dot is being written
+            raise FileNotFoundError(f"{path}: there are no {SUFFIX} files in it.")
+        for file in files:
+            period = unquote(file.name.removesuffix(SUFFIX))
+            yield period, _restored(read_sketch_file(file), file)
+        return
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: no such file or folder.")
+    for period, blob in _parquet_rows(path):
+        yield period, _restored(blob, path)

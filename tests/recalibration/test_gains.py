@@ -1,0 +1,79 @@
+"""What recalibrating would gain: cross-fitted, whatever the order of rows, in words."""
+
+import numpy as np
+import pytest
+from scipy.special import softmax
+
+import riskalign as ra
+from riskalign.data.validation import as_sample
+from riskalign.recalibration import gains
+from riskalign.recalibration.calibrators import CALIBRATORS, cross_fitted, folds_of
+from riskalign.recalibration.gains import recalibration_gains
+
+
+def test_a_temperature_is_found_and_removes_the_error():
+    data = ra.datasets.temperature(4000, 4, t2=0.5, seed=1)
+    gains = {gain.method: gain for gain in recalibration_gains(data.y_true, data.y_prob)}
+    assert list(gains) == ["temperature", "vector", "kernel"]
+    for gain in gains.values():
+        assert gain.removed_share > 0.9
+        assert gain.lowers_log_loss
+        assert gain.n == 4000
+    fitted = float(gains["temperature"].description.split()[-1].rstrip(")"))
+    assert fitted == pytest.approx(2.0, rel=0.1)
+    assert "removes" in str(gains["temperature"])
+    assert "log loss -" in str(gains["temperature"])
+
+
+def test_a_calibrated_model_gains_nothing():
+    data = ra.datasets.calibrated(3000, 2, seed=2)
+    for gain in recalibration_gains(data.y_true, data.y_prob):
+        assert gain.log_loss_after > 0.995 * gain.log_loss_before
+        assert gain.log_loss_after < 1.005 * gain.log_loss_before
+
+
+def test_the_order_of_rows_does_not_matter():
+    data = ra.datasets.class_bias(900, 3, seed=3)
+    order = np.random.default_rng(0).permutation(900)
+    plain = recalibration_gains(data.y_true, data.y_prob, methods=["vector"])[0]
+    moved = recalibration_gains(data.y_true[order], data.y_prob[order], methods=["vector"])[0]
+    assert moved.log_loss_after == pytest.approx(plain.log_loss_after, rel=1e-6)
+    assert moved.error_after == pytest.approx(plain.error_after, abs=1e-6)
+
+
+@pytest.mark.parametrize("method", CALIBRATORS)
+def test_cross_fitted_rows_come_from_maps_that_have_not_seen_them(method):
+    data = ra.datasets.class_bias(300, 3, seed=4)
+    sample = as_sample(data.y_true, data.y_prob)
+    folds = folds_of(sample)
+    assert np.bincount(folds).tolist() == [60] * 5
+    R = cross_fitted(sample, method)
+    held = np.flatnonzero(folds == 2)
+    others = np.flatnonzero(folds != 2)
+    expected = CALIBRATORS[method](sample.take(others))(sample.probabilities[held])
+    np.testing.assert_array_equal(R[held], expected)
+
+
+def test_large_samples_are_looked_at_in_part(monkeypatch):
+    monkeypatch.setattr(gains, "MOST_ROWS", 500)
+    data = ra.datasets.temperature(2000, 2, t2=0.5, seed=5)
+    (gain,) = recalibration_gains(data.y_true, data.y_prob, methods=["temperature"])
+    assert gain.n == 500
+    assert gain.removed_share > 0.5
+
+
+def test_weights_and_logits():
+    data = ra.datasets.temperature(1000, 3, t2=0.5, seed=6)
+    logits = np.log(data.y_prob) + 3.0
+    options = {"methods": ["temperature"], "sample_weight": np.full(1000, 7.0)}
+    (plain,) = recalibration_gains(data.y_true, softmax(logits, axis=1), **options)
+    (other,) = recalibration_gains(data.y_true, logits, from_logits=True, **options)
+    assert other.log_loss_after == pytest.approx(plain.log_loss_after)
+
+
+def test_no_error_to_remove():
+    gain = ra.Gain("temperature", "temperature scaling", 0.5, 0.5, -0.001, 0.0, "", "", 100)
+    assert gain.removed_share is None
+    assert (
+        str(gain) == "temperature scaling: there is no calibration error to remove, log loss +0.0%"
+    )

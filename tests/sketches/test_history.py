@@ -1,0 +1,243 @@
+"""Histories: order, windows, files, and what is said of every period."""
+
+import datetime
+import os
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from scipy.special import expit
+
+import riskalign as ra
+from riskalign.data.format import SketchFormatError
+
+
+def sketch(seed, n=400, factor=1.0, **settings):
+    """Binary predictions whose logits are too large by a factor."""
+    g = np.random.default_rng(seed)
+    logit = g.normal(-0.5, 1.2, n)
+    labels = (g.random(n) < expit(logit)).astype(int)
+    return ra.CalibrationSketch(**settings).update(labels, expit(factor * logit))
+
+
+@pytest.fixture(scope="module")
+def history():
+    days = ra.CalibrationHistory()
+    for day in range(1, 10):
+        days.append(f"2026-01-{day:02}", sketch(day))
+    return days
+
+
+def same(history, other):
+    assert history.periods == other.periods
+    for period in history:
+        assert history[period].to_bytes() == other[period].to_bytes()
+
+
+class TestPeriods:
+    def test_order_is_by_name_and_number(self):
+        found = ra.CalibrationHistory()
+        for name in ("v10", "v9", "v2", datetime.date(2026, 1, 9), "2025-12-31", 7):
+            found.append(name, sketch(0))
+        assert found.periods == ["7", "2025-12-31", "2026-01-09", "v2", "v9", "v10"]
+
+    def test_a_period_is_not_replaced_by_accident(self, history):
+        with pytest.raises(ValueError, match="has a period '2026-01-01' already"):
+            history.append("2026-01-01", sketch(0))
+        twin = ra.CalibrationHistory().append("a", sketch(0))
+        twin.append("a", sketch(1), replace=True)
+        assert twin["a"].to_bytes() == sketch(1).to_bytes()
+
+    def test_settings_must_agree(self, history):
+        with pytest.raises(ValueError, match="settings are the same; `bits`"):
+            history.append("2027", sketch(0, bits=6))
+        assert "2027" not in history.periods
+
+    @pytest.mark.parametrize("name", ["", " a", "a\n", "x" * 121])
+    def test_names(self, name):
+        with pytest.raises(ValueError, match="`period` must be a name"):
+            ra.CalibrationHistory().append(name, sketch(0))
+
+    def test_sketches_are_copies(self):
+        own = sketch(0)
+        found = ra.CalibrationHistory().append("a", own)
+        own.merge(sketch(1))
+        found["a"].merge(sketch(1))
+        assert found["a"].n_samples == 400
+        with pytest.raises(TypeError, match="must be a CalibrationSketch"):
+            found.append("b", b"")
+        with pytest.raises(KeyError, match="no period 'c'"):
+            found["c"]
+
+
+class TestWindows:
+    def test_windows_are_merged_periods(self, history):
+        threes = history.windows(3)
+        assert threes.periods[0] == "2026-01-01 to 2026-01-03"
+        assert len(threes) == 3
+        whole = sketch(1).merge(sketch(2)).merge(sketch(3))
+        assert threes[threes.periods[0]].to_bytes() == whole.to_bytes()
+        assert history.window("2026-01-01", "2026-01-03").to_bytes() == whole.to_bytes()
+
+    def test_incomplete_windows_are_left_out(self, history):
+        assert len(history.windows(4)) == 2
+        with pytest.raises(ValueError, match="`size` must be a number of periods"):
+            history.windows(0)
+        with pytest.raises(ValueError, match="No period lies from"):
+            history.window("2027", "2028")
+
+    def test_groups(self, history):
+        months = history.grouped(lambda day: day[:7])
+        assert months.periods == ["2026-01"]
+        assert months["2026-01"].n_samples == 9 * 400
+
+
+class TestFiles:
+    def test_folder(self, history, tmp_path):
+        history.save(tmp_path / "days")
+        assert len(list((tmp_path / "days").iterdir())) == 9
+        same(history, ra.CalibrationHistory.load(tmp_path / "days"))
+
+    def test_names_that_are_no_file_names(self, tmp_path):
+        found = ra.CalibrationHistory()
+        for name in ("a/b", "..", "week 1: 50%", "日"):
+            found.append(name, sketch(0))
+        found.save(tmp_path / "days")
+        same(found, ra.CalibrationHistory.load(tmp_path / "days"))
+        assert all(path.suffix == ".sketch" for path in (tmp_path / "days").iterdir())
+
+    def test_saving_again_writes_what_is_new(self, history, tmp_path):
+        history.save(tmp_path)
+        before = {path: path.stat().st_ino for path in tmp_path.iterdir()}
+        later = ra.CalibrationHistory.load(tmp_path).append("2026-01-10", sketch(10))
+        later.save(tmp_path)
+        after = {path: path.stat().st_ino for path in tmp_path.iterdir()}
+        assert len(after) == 10
+        assert before.items() <= after.items()
+
+    def test_parquet(self, history, tmp_path):
+        history.save(tmp_path / "days.parquet")
+        same(history, ra.CalibrationHistory.load(tmp_path / "days.parquet"))
+        assert pq.read_table(tmp_path / "days.parquet")["n_samples"].to_pylist() == [400] * 9
+        assert [path.name for path in tmp_path.iterdir()] == ["days.parquet"]
+
+    @pytest.mark.parametrize("name", ["days", "days.parquet"])
+    def test_a_failure_leaves_the_old_files(self, history, tmp_path, monkeypatch, name):
+        path = tmp_path / name
+        first = ra.CalibrationHistory().append("2026-01-01", sketch(1))
+        first.save(path)
+
+        def full(*_):
+            raise OSError(28, "No space left on device")
+
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", full)
+            with pytest.raises(OSError, match="No space"):
+                history.save(path)
+        same(first, ra.CalibrationHistory.load(path))
+        folder = path if path.is_dir() else tmp_path
+        assert len(list(folder.iterdir())) == 1  # no leftovers
+
+    def test_half_written_sketches_are_refused(self, history, tmp_path):
+        history.save(tmp_path)
+        path = tmp_path / "2026-01-03.sketch"
+        blob = path.read_bytes()
+        for cut in (0, 10, 30, len(blob) // 2, len(blob) - 1):
+            path.write_bytes(blob[:cut])
+            with pytest.raises(SketchFormatError, match=r"2026-01-03\.sketch: The sketch is cut"):
+                ra.CalibrationHistory.load(tmp_path)
+
+    def test_files_that_are_being_written_are_not_read(self, history, tmp_path):
+        history.save(tmp_path)
+        (tmp_path / ".2026-01-10.sketch.abc").write_bytes(b"half")
+        (tmp_path / ".2026-01-10.sketch").write_bytes(b"half")
+        same(history, ra.CalibrationHistory.load(tmp_path))
+
+    def test_other_files(self, tmp_path):
+        with pytest.raises(FileNotFoundError, match="no such file or folder"):
+            ra.CalibrationHistory.load(tmp_path / "none")
+        with pytest.raises(FileNotFoundError, match=r"no \.sketch files"):
+            ra.CalibrationHistory.load(tmp_path)
+        (tmp_path / "text.parquet").write_text("no Parquet")
+        with pytest.raises(ValueError, match="cannot be read"):
+            ra.CalibrationHistory.load(tmp_path / "text.parquet")
+        pq.write_table(pa.table({"a": [1]}), tmp_path / "other.parquet")
+        with pytest.raises(ValueError, match="this is no history"):
+            ra.CalibrationHistory.load(tmp_path / "other.parquet")
+        table = pa.table({"period": ["a", None], "sketch": [b"x", b"y"]})
+        pq.write_table(table, tmp_path / "bad.parquet")
+        with pytest.raises(SketchFormatError, match="not a sketch"):
+            ra.CalibrationHistory.load(tmp_path / "bad.parquet")
+
+
+class TestFrame:
+    def test_rows_are_the_periods_own_answers(self, history):
+        frame = history.frame(confidence=0.9)
+        assert isinstance(frame, pd.DataFrame)
+        assert frame["period"].tolist() == history.periods
+        for row in frame.iloc[:2].itertuples():
+            own = history[row.period].calibration_error(confidence=0.9)
+            assert (row.value, row.low, row.high) == (own.value, *own.interval)
+            assert row.n == 400
+            assert row.overconfidence == own.overconfidence.gap
+            ends = row.overconfidence_low, row.overconfidence_high
+            assert ends == pytest.approx(own.overconfidence.gap_interval, rel=1e-6)
+
+    def test_polars(self, history):
+        assert isinstance(history.frame("polars", confidence=0.9), pl.DataFrame)
+        with pytest.raises(ValueError, match="must be 'pandas' or 'polars'"):
+            history.frame("spark")
+
+
+class TestCompare:
+    def test_two_periods(self):
+        days = ra.CalibrationHistory()
+        days.append("before", sketch(1, 2_000, 1.1)).append("after", sketch(2, 2_000, 3.0))
+        found = days.compare("before", "after")
+        own = [days[name].calibration_error(confidence=0.95) for name in ("before", "after")]
+        assert found.difference == own[0].value - own[1].value
+        squares = [result.standard_error**2 for result in own]
+        assert found.standard_error == pytest.approx(sum(squares) ** 0.5)
+        assert found.interval[1] < 0
+        assert found.p_value < 0.001
+        assert days.compare("before", "before").p_value == 1.0
+        assert (found.n_samples, found.paired) == ((2000, 2000), False)
+
+
+class TestAlarm:
+    def test_drift_is_found_and_its_absence_is_not(self):
+        days = ra.CalibrationHistory()
+        for day in range(12):
+            days.append(f"day {day}", sketch(day, 2_000, 1.2 if day < 6 else 3.0))
+        alarm = days.alarm(reference=3)
+        assert alarm.raised
+        assert alarm.since == "day 6"
+        assert alarm.windows[0] == "day 3"
+        early = ra.CalibrationHistory()
+        for day in range(6):
+            early.append(f"day {day}", days[f"day {day}"])
+        assert not early.alarm(reference=3).raised
+        assert days.alarm(reference=4, window=2).windows[0] == "day 4 to day 5"
+
+    @pytest.mark.parametrize(
+        "options", [{"reference": 0}, {"reference": 99}, {"alpha": 0.0}, {"tolerance": -1.0}]
+    )
+    def test_options(self, history, options):
+        with pytest.raises(ValueError, match=f"`{next(iter(options))}` must"):
+            history.alarm(**options)
+
+
+class TestPlot:
+    def test_points_band_and_alarm(self, history):
+        matplotlib = pytest.importorskip("matplotlib")
+        matplotlib.use("Agg")
+        alarm = history.alarm(reference=2)
+        ax = history.plot(alarm=alarm)
+        columns = history.to_columns()
+        np.testing.assert_allclose(ax.lines[0].get_ydata(), columns["value"])
+        assert ax.get_ylabel() == "calibration error"
+        assert any(alarm.limit in line.get_ydata() for line in ax.lines)
+        matplotlib.pyplot.close("all")
