@@ -4,6 +4,7 @@ import io
 import subprocess
 import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -11,14 +12,17 @@ import numpy as np
 import pytest
 from matplotlib.colors import same_color
 from matplotlib.figure import Figure
+from scipy.special import ndtri
 
 import riskalign as ra
-from riskalign.plots.canvas import SERIES
+from riskalign.plots import bars
+from riskalign.plots.canvas import ORANGE, SERIES
 from riskalign.plots.diagram import GID, STRIP
 
 
 @pytest.fixture(autouse=True)
 def close_figures():
+    plt.close("all")
     yield
     plt.close("all")
 
@@ -94,7 +98,7 @@ def test_the_curve_is_the_one_behind_the_error():
     x, R = line.get_data()
     curve = ra.calibration_error(y, p).reliability_curve(x)
     shown = np.isfinite(R)
-    assert shown.mean() > 0.8
+    assert shown.mean() > 0.6
     np.testing.assert_allclose(R[shown], curve.conditional[shown])
 
 
@@ -125,21 +129,122 @@ def test_empty_regions_are_empty():
     x, R = curves(ax)[0].get_data()
     assert np.isnan(R[(x > 0.4) & (x < 0.6)]).all()
     assert np.isfinite(R[(x > 0.02) & (x < 0.28)]).all()
-    (band,) = ax.collections
+    band = ax.collections[0]
     reached = np.concatenate([path.vertices[:, 0] for path in band.get_paths()])
     assert not ((reached > 0.4) & (reached < 0.6)).any()
 
 
-def test_ties_are_empty_between():
-    p = np.repeat([0.1, 0.5, 0.9], 200)
-    y = np.random.default_rng(0).random(600) < p
-    ax = ra.plots.reliability_diagram(y, p, bandwidth=1e-5)
-    x, R = curves(ax)[0].get_data()
-    np.testing.assert_allclose(x[np.isfinite(R)], [0.1, 0.5, 0.9])
-    (points,) = ax.containers  # points that no line joins have error bars
-    np.testing.assert_allclose(
-        points.lines[0].get_ydata(), [y[p == v].mean() for v in (0.1, 0.5, 0.9)], atol=1e-6
+@pytest.mark.parametrize("band", ["pointwise", "simultaneous", None])
+def test_few_distinct_scores_are_dots(band):
+    p = np.repeat([0.1, 0.5, 0.9, 1.0], [200, 200, 200, 3])
+    y = np.random.default_rng(0).random(603) < p
+    display = ra.plots.ReliabilityDisplay.from_predictions(y, p, band=band)
+    (dots,) = curves(display.ax_)
+    values = np.unique(p)
+    np.testing.assert_allclose(dots.get_xdata(), values)
+    np.testing.assert_allclose(dots.get_ydata(), [y[p == v].mean() for v in values])
+    assert dots.get_linestyle() == "None"
+    assert np.isnan(display.conditional).all()
+    z = ndtri(0.975 if band != "simultaneous" else (1 + 0.95 ** (1 / 4)) / 2)
+    k, n = y[p == 0.1].sum(), 200
+    centre = (k + z**2 / 2) / (n + z**2)
+    reach = z / (n + z**2) * np.sqrt(k * (n - k) / n + z**2 / 4)
+    assert display.atoms.low[0] == pytest.approx(centre - reach)
+    assert display.atoms.high[0] == pytest.approx(centre + reach)
+    assert len(display.ax_.collections) == (0 if band is None else 1)
+    curve = ra.plots.ReliabilityDisplay.from_predictions(y, p, discrete=False)
+    assert curve.atoms is None
+    assert np.isfinite(curve.conditional).any()
+
+
+@pytest.mark.parametrize("scale", ["linear", "logit"])
+def test_bins_are_those_of_an_equal_width_error(scale):
+    y, p = binary()
+    display = ra.plots.ReliabilityDisplay.from_predictions(y, p, bins=15, scale=scale)
+    found = display.bins
+    ece = np.average(np.abs(found.predicted - found.observed), weights=found.samples)
+    method = ra.EqualWidthBins(15, norm="l1")
+    assert ece == pytest.approx(ra.calibration_error(y, p, method=method).value)
+    assert ((found.low <= found.observed) & (found.observed <= found.high)).all()
+    assert found.samples.sum() == len(y)
+    texts = [text.get_text() for text in display.ax_.get_legend().get_texts()]
+    assert "15 bins of equal width" in texts
+
+
+def test_keywords_of_matplotlib_reach_the_line():
+    y, p = binary()
+    ax = ra.plots.reliability_diagram(y, p, color="crimson", ls=":", label="mine", lw=3, alpha=0.5)
+    (line,) = curves(ax)
+    assert same_color(line.get_color(), "crimson")
+    assert (line.get_linestyle(), line.get_linewidth(), line.get_alpha()) == (":", 3, 0.5)
+    assert ax.get_legend().get_texts()[0].get_text() == "mine"
+    with pytest.raises(AttributeError, match="colour"):
+        ra.plots.reliability_diagram(y, p, colour="red")
+
+
+def test_no_band_and_bands_of_two_kinds():
+    y, p = binary()
+    assert not ra.plots.reliability_diagram(y, p, band=None).collections
+    one, all_ = (
+        ra.plots.ReliabilityDisplay.from_predictions(y, p, band=band)
+        for band in ("pointwise", "simultaneous")
     )
+    shown = np.isfinite(one.low)
+    assert (all_.low <= one.low)[shown].all()
+    assert (all_.high - all_.low)[shown].sum() > 1.1 * (one.high - one.low)[shown].sum()
+    texts = [text.get_text() for text in all_.ax_.get_legend().get_texts()]
+    assert "95% band, simultaneous" in texts
+
+
+def test_few_rows_are_dotted_and_have_no_band():
+    rng = np.random.default_rng(0)
+    p = np.r_[rng.uniform(0, 0.3, 500), rng.uniform(0.5, 0.9, 60)]
+    ax = ra.plots.reliability_diagram(rng.random(560) < p, p)
+    x, R = curves(ax)[0].get_data()
+    (dotted,) = (line for line in ax.lines if line.get_label() == "fewer than 30 rows nearby")
+    few = (x > 0.55) & (x < 0.85)
+    assert np.isnan(R[few]).all()
+    assert np.isfinite(dotted.get_ydata()[few]).all()
+    reached = np.concatenate([path.vertices[:, 0] for path in ax.collections[0].get_paths()])
+    assert reached.max() < 0.45
+
+
+def test_a_display_keeps_numbers_and_draws_them_again():
+    display = ra.plots.ReliabilityDisplay.from_predictions(*binary(), name="model")
+    first = display.line_
+    ax = Figure().subplots()
+    assert display.plot(ax=ax, color="k", name="again") is display
+    assert display.ax_ is ax
+    assert display.figure_ is ax.figure
+    np.testing.assert_array_equal(display.line_.get_ydata(), first.get_ydata())
+    assert ax.get_legend().get_texts()[0].get_text() == "again"
+
+
+def test_the_display_of_a_classifier():
+    linear = pytest.importorskip("sklearn.linear_model")
+    X = np.random.default_rng(0).normal(size=(400, 2))
+    y = np.where(X[:, 0] + X[:, 1] ** 3 > 0, "spam", "mail")
+    model = linear.LogisticRegression().fit(X, y)
+    display = ra.plots.ReliabilityDisplay.from_estimator(model, X, y, bins=5, color="k")
+    assert display.name == "LogisticRegression"
+    assert display.ax_.get_xlabel() == "predicted probability of spam"
+    other = ra.plots.ReliabilityDisplay.from_predictions(y == "spam", model.predict_proba(X)[:, 1])
+    np.testing.assert_allclose(display.conditional, other.conditional)
+    with pytest.raises(TypeError, match="LinearRegression has none"):
+        ra.plots.ReliabilityDisplay.from_estimator(linear.LinearRegression(), X, y)
+
+
+def test_a_dark_style_has_no_black():
+    with plt.style.context("dark_background"):
+        ax = ra.plots.reliability_diagram(*binary(), bandwidth=0.05)
+        for _ in range(5):
+            ra.plots.reliability_diagram(*binary(), bandwidth=0.05, ax=ax, band=None)
+        other = ra.plots.class_bars(classwise_result(n_classes=30))
+        drawn = [*ax.lines, *ax.texts, *other.lines, *other.texts, *other.patches]
+        for artist in drawn:
+            of_patch = getattr(artist, "get_edgecolor", None)
+            color = of_patch() if of_patch else artist.get_color()
+            assert not same_color(color, "black"), artist
 
 
 @pytest.mark.parametrize("scale", ["linear", "logit"])
@@ -154,7 +259,7 @@ def test_bars_hold_every_prediction(scale):
     assert heights.max() < STRIP  # in the picture's own units, below the curve
 
 
-@pytest.mark.parametrize("y_prob", [[0.2, 0.8], [0.0, 1.0], [0.5, 0.5]])
+@pytest.mark.parametrize("y_prob", [[0.2, 0.8], [0.0, 1.0]])
 @pytest.mark.parametrize("scale", ["linear", "logit"])
 def test_two_samples_have_no_curve(y_prob, scale):
     ax = ra.plots.reliability_diagram([0, 1], y_prob, scale=scale)
@@ -197,7 +302,8 @@ def test_another_model_is_told_apart():
     assert first.get_linestyle() != second.get_linestyle()
     assert (ax.get_xlim(), ax.get_ylim()) == limits
     texts = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert texts == ["sharp", "blunt", "95% band, pointwise", "perfect calibration"]
+    few, band, diagonal = "fewer than 30 rows nearby", "95% band, pointwise", "perfect calibration"
+    assert texts == ["sharp", "blunt", few, band, diagonal]
 
 
 def test_logit_limits_grow_with_another_model():
@@ -243,6 +349,8 @@ def test_names_and_columns():
         ({"notion": "canonical"}, "`notion` must be one of 'binary', 'top-label'"),
         ({"notion": "binary"}, "needs two classes"),
         ({"pos_label": 9}, "`pos_label` must be one of the classes, 0, 1, 2, 3; found 9"),
+        ({"band": "both"}, "`band` must be one of 'pointwise', 'simultaneous'"),
+        ({"bins": 0}, "`bins` must be a number of bins, 1 or more; found 0"),
         ({"confidence": 1.5}, "`confidence` must lie between 0 and 1"),
     ],
 )
@@ -257,8 +365,20 @@ def test_a_grid_takes_axes():
     drawn = ra.plots.reliability_grid(*many(), pos_labels=[3, 1], axes=axes)
     assert drawn.tolist() == axes.ravel()[:2].tolist()
     assert [ax.get_title() for ax in drawn] == ["class 3", "class 1"]
-    with pytest.raises(ValueError, match="one Axes a class, 4; found 2"):
+    with pytest.raises(ValueError, match="one Axes per class, 4; found 2"):
         ra.plots.reliability_grid(*many(), axes=axes[0])
+
+
+@pytest.mark.parametrize("scale", ["linear", "logit"])
+def test_a_grid_shows_the_curves_behind_the_class_wise_error(scale):
+    y, f = many(n_classes=3)
+    axes = ra.plots.reliability_grid(y, f, pos_labels=[2, 0], scale=scale)
+    result = ra.calibration_error(y, f)
+    for ax, k in zip(axes, (2, 0), strict=True):
+        x, R = curves(ax)[0].get_data()
+        expected = result.reliability_curve(x).conditional[:, k]
+        assert np.isfinite(R).sum() > 30
+        np.testing.assert_allclose(R[np.isfinite(R)], expected[np.isfinite(R)], atol=1e-9)
 
 
 def test_the_most_frequent_classes_make_a_grid():
@@ -297,11 +417,23 @@ def test_bars_are_in_the_order_of_their_errors():
     ax = ra.plots.class_bars(result)
     worst = np.argsort(-result.per_class)
     assert [t.get_text() for t in ax.get_yticklabels()] == [str(k) for k in worst]
-    bars = {round(bar.get_y() + bar.get_height() / 2): bar for bar in ax.patches}
-    np.testing.assert_allclose([bars[i].get_width() for i in range(4)], result.per_class[worst])
-    over = result.overconfidence.per_class[worst] > 0
-    assert [bars[i].get_hatch() is None for i in range(4)] == over.tolist()
-    assert len(set(over)) == 2
+    drawn = {round(bar.get_y() + bar.get_height() / 2): bar for bar in ax.patches}
+    np.testing.assert_allclose([drawn[i].get_width() for i in range(4)], result.per_class[worst])
+
+
+def test_bars_have_a_colour_where_their_interval_excludes_zero(monkeypatch):
+    result = classwise_result()
+    worst = np.argsort(-result.per_class)
+    signs = np.empty(4, dtype=int)
+    signs[worst] = [1, -1, 0, 0]
+    monkeypatch.setattr(bars, "_signs", lambda result: signs)
+    found = sorted(ra.plots.class_bars(result).patches, key=lambda bar: bar.get_y())
+    assert [same_color(bar.get_facecolor(), ORANGE) for bar in found] == [True, False, False, False]
+    assert [bar.get_hatch() is None for bar in found] == [True, False, True, True]
+    low, high = np.array([0.1, -0.2, -0.1, 0.0]), np.array([0.2, -0.1, 0.1, 0.3])
+    known = SimpleNamespace(evidence=SimpleNamespace(low=low, high=high))
+    monkeypatch.undo()
+    assert bars._signs(known).tolist() == [1, -1, 0, 0]
 
 
 def test_bars_of_a_thousand_classes():
@@ -325,8 +457,24 @@ def test_bars_need_classes():
 
 
 def test_bars_without_a_direction():
-    result = replace(classwise_result(), overconfidence=None)
-    assert all(bar.get_hatch() is None for bar in ra.plots.class_bars(result).patches)
+    result = replace(classwise_result(), evidence=None)
+    ax = ra.plots.class_bars(result)
+    assert all(bar.get_hatch() is None for bar in ax.patches)
+    assert ax.get_legend() is None
+
+
+def test_bars_of_a_biased_model():
+    data = ra.datasets.class_bias(3_000, 3, bias=1.0, seed=0)
+    result = ra.calibration_error(
+        data.y_true, data.y_prob, notion="classwise", estimator="plugin", bandwidth=0.05
+    )
+    assert result.evidence.high[0] < 0
+    assert result.evidence.low[2] > 0
+    ax = ra.plots.class_bars(result)
+    names = [label.get_text() for label in ax.get_yticklabels()]
+    drawn = {names[round(bar.get_y() + bar.get_height() / 2)]: bar for bar in ax.patches}
+    assert drawn["0"].get_hatch() is not None
+    assert same_color(drawn["2"].get_facecolor(), ORANGE)
 
 
 def test_models_are_compared_with_their_intervals():

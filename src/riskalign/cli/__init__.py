@@ -6,6 +6,7 @@ import argparse
 import dis
 import sys
 import traceback
+import warnings
 from collections.abc import Sequence
 
 ANSWERED, GATE_FAILED, BAD_INPUT, INTERNAL_ERROR, INTERRUPTED = 0, 1, 2, 3, 130
@@ -15,7 +16,7 @@ ANSWERED, GATE_FAILED, BAD_INPUT, INTERNAL_ERROR, INTERRUPTED = 0, 1, 2, 3, 130
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
-    The code is 0 if the question was answered, 1 if the gate `--fail-above` failed, 2 for bad
+    The code is 0 if the question was answered, 1 if a gate failed, 2 for bad
     input or usage, 3 for an internal error and 130 after Ctrl-C.
 
     Examples
@@ -30,7 +31,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             reconfigure = getattr(stream, "reconfigure", None)
             if reconfigure is not None:
                 reconfigure(errors="replace")
-        return _run(make_parser().parse_args(arguments))
+        from riskalign.cli.report import command_line
+
+        options = make_parser().parse_args(arguments)
+        options.line = command_line(sys.argv[1:] if arguments is None else arguments)
+        return _run(options)
     except KeyboardInterrupt:
         print("riskalign: interrupted", file=sys.stderr)
         return INTERRUPTED
@@ -41,11 +46,25 @@ def _run(options: argparse.Namespace) -> int:
     from riskalign.cli import output
 
     try:
-        from riskalign.cli.commands import compare, demo, report
+        from riskalign.cli.calibrate import calibrate
+        from riskalign.cli.commands import compare, demo
         from riskalign.cli.pictures import plot
+        from riskalign.cli.report import report
 
-        commands = {"report": report, "compare": compare, "plot": plot, "demo": demo}
-        return commands[options.command](options)
+        commands = {
+            "report": report,
+            "compare": compare,
+            "plot": plot,
+            "calibrate": calibrate,
+            "demo": demo,
+        }
+        if options.command not in commands:
+            from riskalign.cli import sketches
+
+            commands = {name: getattr(sketches, name) for name in ("sketch", "merge", "history")}
+        with warnings.catch_warnings():
+            warnings.showwarning = output.print_warning  # type: ignore[assignment]
+            return commands[options.command](options)
     except Exception as error:
         if options.debug:
             traceback.print_exc()

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 import sys
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 
 import riskalign
+from riskalign.data.files.whole import is_stream, write_whole
 
 OPTIONS = {
     "from_logits": "--logits",
@@ -26,8 +26,6 @@ OPTIONS = {
     "prob_b": "the second predictions",
 }
 """What the command line calls the library's arguments."""
-
-WIDTH = 80
 
 
 def words_of_options(message: str) -> str:
@@ -52,6 +50,11 @@ def print_error(message: str) -> None:
     print(printable(f"riskalign: error: {message}"), file=sys.stderr)
 
 
+def print_warning(message: Warning | str, *_: object) -> None:
+    """A warning as one line on the standard error; takes the place of `warnings.showwarning`."""
+    print(printable(f"riskalign: warning: {words_of_options(str(message))}"), file=sys.stderr)
+
+
 def print_internal_error(error: Exception) -> None:
     """One line on the standard error: what happened, and how to report it."""
     happened = " ".join(f"{type(error).__name__}: {error}".split())
@@ -74,24 +77,6 @@ def print_lines(lines: Iterable[str]) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def shortened(text: str, width: int) -> str:
-    """Text cut to a width."""
-    return text if len(text) <= width else text[: width - 3] + "..."
-
-
-def in_columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows of a table, the first column to the left, others to the right."""
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    return [
-        "  "
-        + "  ".join(
-            cell.ljust(width) if i == 0 else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
-
-
 def check_outputs(outputs: Mapping[str, Path | None], inputs: Sequence[Path | None]) -> None:
     """Refuse outputs that cannot be written, or that would replace an input or each other.
 
@@ -106,7 +91,7 @@ def check_outputs(outputs: Mapping[str, Path | None], inputs: Sequence[Path | No
         if any(_same_file(path, other) for other in inputs if other is not None):
             raise ValueError(f"{option} {path} would replace the input. Name another file.")
     for (option, path), (other_option, other) in combinations(named, 2):
-        if _same_file(path, other) and not _is_stream(path):
+        if _same_file(path, other) and not is_stream(path):
             raise ValueError(
                 f"{option} and {other_option} name the same file, {path}. Name two files."
             )
@@ -119,16 +104,11 @@ def _same_file(path: Path, other: Path) -> bool:
     return os.path.realpath(path) == os.path.realpath(other)
 
 
-def _is_stream(path: Path) -> bool:
-    """Whether it is a device or a pipe, such as /dev/stdout, which is not replaced."""
-    return path.exists() and not path.is_file() and not path.is_dir()
-
-
 def _check_place(path: Path) -> None:
     """Refuse a path where no file can be written."""
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a directory. Name a file in it.")
-    if _is_stream(path):
+    if is_stream(path):
         return
     path = Path(os.path.realpath(path))
     if not path.parent.is_dir():
@@ -137,27 +117,7 @@ def _check_place(path: Path) -> None:
         raise PermissionError(f"{path.parent} is not writable. Name a file in another directory.")
 
 
-def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file under another name, then rename it: no reader sees half of it."""
-    data = content.encode("utf-8") if isinstance(content, str) else content
+def write_output(path: Path, content: str | bytes) -> None:
+    """Write a file whole, or say why it cannot be written."""
     _check_place(path)
-    if _is_stream(path):
-        path.write_bytes(data)
-        return
-    path = Path(os.path.realpath(path))  # a link stays a link
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.chmod(temporary, path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~_umask())
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-
-
-def _umask() -> int:
-    """The permissions that new files are not given; asking changes them for a moment."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+    write_whole(path, content)

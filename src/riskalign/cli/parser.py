@@ -3,89 +3,30 @@
 from __future__ import annotations
 
 import argparse
-import math
+from functools import partial
 from pathlib import Path
 from typing import NoReturn, TypeAlias
 
 import riskalign
+from riskalign.bandwidth.criteria import CRITERIA
+from riskalign.cli.gates import Limit
+from riskalign.cli.sketch_options import add_sketch_commands
+from riskalign.cli.texts import (
+    CALIBRATE,
+    COMPARE,
+    DEBUG,
+    DEMO,
+    PLOT,
+    REPORT,
+    TOP,
+)
 from riskalign.data.notions import NOTIONS
+from riskalign.display.judgement import Thresholds
+from riskalign.equations.kernels import KERNELS
 from riskalign.equations.losses import LOSSES
-
-EXIT_CODES = """\
-exit codes:
-  0    the question was answered
-  1    the gate failed: the error is above --fail-above
-  2    bad input or usage
-  3    an internal error, a defect of riskalign; --debug shows where
-  130  interrupted by Ctrl-C
-"""
-
-TOP = f"""\
-examples:
-  riskalign demo                               see what a report looks like
-  riskalign report predictions.csv             the calibration error, in a table
-  riskalign report predictions.csv --html report.html
-  riskalign compare model-a.npz model-b.npz    which is calibrated better?
-  riskalign plot predictions.parquet -o reliability.png
-
-{EXIT_CODES}"""
-
-FILES = """\
-files:
-  .csv .parquet .jsonl  a column of labels (y, label, target), and either one of
-                        probabilities (p, prob), several (p_<class>,
-                        prob_<class>, or a list), logits (logit_<class>), or
-                        confidence and pred. For other names, --label NAME and
-                        --probs NAME,NAME or 'prefix*'
-  .npz                  keys labels with probs, logits, or confidence and pred
-  .npy                  predictions alone, with --labels FILE
-"""
-
-REPORT = f"""\
-examples:
-  riskalign report predictions.csv
-  riskalign report predictions.csv --label truth --probs 'model_*'
-  riskalign report logits.npy --labels labels.npy --logits --notion top-label
-  riskalign report predictions.parquet --html report.html --json report.json
-  riskalign report predictions.csv --fail-above 0.01    in CI: exit code 1 when
-                                 the error is above 0.01 beyond reasonable doubt
-
-{FILES}
-{EXIT_CODES}"""
-
-COMPARE = f"""\
-example:
-  riskalign compare before.csv after.csv --notion top-label
-
-The files hold predictions for the same rows, in the same order.
-
-{FILES}
-{EXIT_CODES}"""
-
-PLOT = f"""\
-examples:
-  riskalign plot predictions.csv -o reliability.png
-  riskalign plot predictions.csv -o reliability.pdf --notion classwise
-  riskalign plot predictions.csv -o cat.svg --class cat
-  riskalign plot predictions.csv -o confident.png --scale logit
-
-By default two classes are drawn as the curve of the second, more as that of the
-predicted class. The class-wise picture has a diagram for each of up to twelve
-classes, the most frequent.
-
-{FILES}
-{EXIT_CODES}"""
-
-DEMO = f"""\
-example:
-  riskalign demo --directory /tmp
-
-Writes riskalign-demo.csv, 5,000 made-up predictions of an over-confident model
-of four classes, and riskalign-demo.html, the report of that file.
-
-{EXIT_CODES}"""
-
-DEBUG = "show the traceback of an error"
+from riskalign.methods.kernel import ESTIMATORS, OF_RESIDUALS
+from riskalign.options import MOST_DRAWS
+from riskalign.recalibration.calibrators import CALIBRATORS
 
 
 class Parser(argparse.ArgumentParser):
@@ -111,7 +52,9 @@ def make_parser() -> argparse.ArgumentParser:
     _add_report(commands)
     _add_compare(commands)
     _add_plot(commands)
+    _add_calibrate(commands)
     _add_demo(commands)
+    add_sketch_commands(partial(_command, commands), _add_reading)
     return parser
 
 
@@ -137,41 +80,146 @@ def _add_report(commands: Commands) -> None:
     command.add_argument("file", type=Path, metavar="FILE", help="predictions and labels")
     _add_reading(command)
     _add_question(command)
+    _add_method(command)
     command.add_argument(
         "--draws",
         type=_count,
         default=199,
         metavar="N",
-        help="label sets drawn for the p-value, 0 for none (default: %(default)s)",
+        help="draws of the simulated p-value, 0 for none (default: %(default)s)",
     )
-    command.add_argument("--html", type=Path, metavar="OUT", help="write a report to look at")
-    command.add_argument("--json", type=Path, metavar="OUT", help="write the numbers")
-    command.add_argument("--csv", type=Path, metavar="OUT", help="write a row for each class")
+    command.add_argument("--no-advice", action="store_true", help="do not try recalibration")
+    command.add_argument("--fast", action="store_true", help="no p-value and no advice")
+    command.add_argument("--all-classes", action="store_true", help="list every class")
+    command.add_argument("--verbose", action="store_true", help="squared errors, method, smoothing")
     command.add_argument(
+        "--thresholds",
+        type=_thresholds,
+        default=Thresholds(),
+        metavar="A,B,C",
+        help="points below which a typical gap is good, fair and poor (default: 1,3,10)",
+    )
+    _add_files(command)
+    _add_gates(command)
+
+
+def _add_files(command: argparse.ArgumentParser) -> None:
+    group = command.add_argument_group("files")
+    group.add_argument("--html", type=Path, metavar="OUT", help="write an HTML report")
+    group.add_argument("--json", type=Path, metavar="OUT", help="write all numbers")
+    group.add_argument("--csv", type=Path, metavar="OUT", help="write a row for each class")
+    group.add_argument("--markdown", type=Path, metavar="OUT", help="write a summary in Markdown")
+    group.add_argument("--junit", type=Path, metavar="OUT", help="write the gates as JUnit XML")
+
+
+def _add_gates(command: argparse.ArgumentParser) -> None:
+    group = command.add_argument_group("gates")
+    group.add_argument(
         "--fail-above",
         type=_limit,
         metavar="X",
-        help="exit code 1 when the lower end of the interval is above X",
+        help="exit code 1 when the lower end of an interval is above X: 3pts for typical gaps in "
+        "percentage points, or a number in the units of the loss",
+    )
+    group.add_argument(
+        "--metric",
+        choices=["error", "ece"],
+        default="error",
+        metavar="M",
+        help="what --fail-above is about: error (default) or ece",
+    )
+    group.add_argument(
+        "--upper",
+        action="store_true",
+        help="fail unless the upper end of the interval shows that the error is not above X",
+    )
+    group.add_argument(
+        "--worse-than",
+        type=Path,
+        metavar="FILE",
+        help="exit code 1 when the lower 95%% limit of the difference to the error of FILE is "
+        "above 0; FILE has the same rows in the same order",
     )
 
 
+def _add_method(command: argparse.ArgumentParser) -> None:
+    group = command.add_argument_group("method")
+    group.add_argument(
+        "--estimator",
+        choices=list(ESTIMATORS),
+        metavar="E",
+        help=f"{', '.join(ESTIMATORS)} (default: debiased, the only one with intervals; plugin is "
+        "the paper's)",
+    )
+    group.add_argument(
+        "--bandwidth",
+        type=_bandwidth,
+        metavar="H",
+        help="risk-alignment, likelihood, cross-validation or a number",
+    )
+    group.add_argument("--kernel", choices=list(KERNELS), metavar="K", help=", ".join(KERNELS))
+    group.add_argument(
+        "--norm",
+        choices=list(OF_RESIDUALS),
+        metavar="NORM",
+        help="a norm of the difference in place of a loss: l1 (mean absolute difference, with its "
+        "parts that are too high and too low), l2 (root mean square), euclidean (mean length, "
+        "canonical); with --bins, l1 is the ECE",
+    )
+    group.add_argument(
+        "--bins", type=_positive, metavar="N", help="N bins of equal width in place of a kernel"
+    )
+
+
+def _notion(text: str) -> str:
+    """A notion by any of its spellings."""
+    plain = text.lower().replace("_", "-")
+    return {"toplabel": "top-label", "class-wise": "classwise"}.get(plain, plain)
+
+
+def _loss(text: str) -> str:
+    """A loss by any of its names."""
+    plain = text.lower()
+    aliases = {"brier": "l2", "squared": "l2", "log": "kl", "logloss": "kl", "rps": "ranked"}
+    return aliases.get(plain, plain)
+
+
 def _count(text: str) -> int:
-    """0 or more."""
+    """0 or more, as many as the library draws."""
     value = int(text)
     if value < 0:
         raise ValueError
+    if value > MOST_DRAWS:
+        raise argparse.ArgumentTypeError(f"at most {MOST_DRAWS:,} are drawn; found {value:,}")
     return value
 
 
-def _limit(text: str) -> float:
-    """A number that an error can be above."""
-    value = float(text)
-    if not math.isfinite(value):
+def _positive(text: str) -> int:
+    """1 or more."""
+    value = int(text)
+    if value < 1:
         raise ValueError
     return value
 
 
-_count.__name__, _limit.__name__ = "count", "number"  # what argparse calls them in errors
+def _bandwidth(text: str) -> str | float:
+    """A criterion, or the bandwidth itself."""
+    return text if text in CRITERIA else float(text)
+
+
+def _limit(text: str) -> Limit:
+    """What an error may not be above."""
+    return Limit.parse(text)
+
+
+def _thresholds(text: str) -> Thresholds:
+    """Three percentage points in rising order."""
+    return Thresholds(*(float(part) for part in text.split(",")))
+
+
+_count.__name__, _positive.__name__, _limit.__name__ = "count", "count", "limit"
+_bandwidth.__name__, _thresholds.__name__ = "bandwidth", "thresholds"
+# what argparse calls them in errors
 
 
 def _add_compare(commands: Commands) -> None:
@@ -198,6 +246,7 @@ def _add_plot(commands: Commands) -> None:
     group = command.add_argument_group("picture")
     group.add_argument(
         "--notion",
+        type=_notion,
         choices=list(NOTIONS),
         metavar="NOTION",
         help="whose probability: binary, top-label or classwise",
@@ -210,6 +259,43 @@ def _add_plot(commands: Commands) -> None:
         metavar="SCALE",
         help="linear, or logit for predictions near 0 and 1 (default: %(default)s)",
     )
+    group.add_argument(
+        "--band",
+        choices=["pointwise", "simultaneous", "none"],
+        default="pointwise",
+        metavar="BAND",
+        help="pointwise, simultaneous (for the whole curve at once) or none (default: %(default)s)",
+    )
+    group.add_argument(
+        "--bins", type=_positive, metavar="N", help="add N bins of equal width (default: none)"
+    )
+
+
+def _add_calibrate(commands: Commands) -> None:
+    command = _command(commands, "calibrate", "recalibrated predictions", CALIBRATE)
+    command.add_argument(
+        "file",
+        type=Path,
+        metavar="FILE",
+        help="predictions and labels; with --load or --fit the labels may be missing",
+    )
+    command.add_argument(
+        "-o", "--output", type=Path, metavar="OUT", help="recalibrated predictions, as FILE"
+    )
+    command.add_argument(
+        "--method",
+        choices=list(CALIBRATORS),
+        metavar="METHOD",
+        help=f"{', '.join(CALIBRATORS)} (default: kernel)",
+    )
+    command.add_argument(
+        "--fit", type=Path, metavar="OTHER", help="learn from this file, not from FILE"
+    )
+    command.add_argument(
+        "--save", type=Path, metavar="CAL", help="write the calibrator, .json or .npz"
+    )
+    command.add_argument("--load", type=Path, metavar="CAL", help="use a calibrator from --save")
+    _add_reading(command)
 
 
 def _add_demo(commands: Commands) -> None:
@@ -227,7 +313,7 @@ def _add_reading(command: argparse.ArgumentParser) -> None:
     group = command.add_argument_group("reading")
     group.add_argument("--label", metavar="NAME", help="the column of labels")
     group.add_argument("--probs", metavar="NAMES", help="the columns of predictions")
-    group.add_argument("--labels", type=Path, metavar="FILE", help="labels beside an .npy file")
+    group.add_argument("--labels", type=Path, metavar="FILE", help="labels in another file")
     group.add_argument("--logits", action="store_true", help="predictions are logits")
     group.add_argument("--normalize", action="store_true", help="rescale rows to sum to one")
     group.add_argument(
@@ -242,6 +328,7 @@ def _add_question(command: argparse.ArgumentParser) -> None:
     group = command.add_argument_group("question")
     group.add_argument(
         "--notion",
+        type=_notion,
         choices=list(NOTIONS),
         metavar="NOTION",
         help=f"what must be calibrated: {', '.join(NOTIONS)} (default: binary for two classes, "
@@ -249,8 +336,9 @@ def _add_question(command: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--loss",
+        type=_loss,
         choices=list(LOSSES),
         default="l2",
         metavar="LOSS",
-        help=f"{', '.join(LOSSES)} (default: l2, the squared error)",
+        help="l2 (or brier), kl (or log), ranked (default: l2, the squared error)",
     )

@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from riskalign.cli.commands import opened
-from riskalign.cli.output import check_outputs, print_lines, write_whole
+from riskalign.cli.output import check_outputs, print_lines, write_output
+from riskalign.cli.reading import opened
 from riskalign.data.files import PredictionFile
+from riskalign.data.notions import BINARY, CANONICAL, CLASSWISE, TOP_LABEL
 from riskalign.data.validation import as_sample
 from riskalign.plots import reliability_diagram, reliability_grid
 from riskalign.plots.canvas import pyplot
-from riskalign.plots.reliability import problem_of
+from riskalign.plots.problems import problem_of
 
 FORMATS = (".png", ".svg", ".pdf")
 DOTS_PER_INCH = 150
-FOR_TOP_LABEL = (None, "top-label")
 
 
 def plot(options: argparse.Namespace) -> int:
@@ -26,7 +26,7 @@ def plot(options: argparse.Namespace) -> int:
     kind = options.output.suffix.lower()
     if kind not in FORMATS:
         raise ValueError(f"pictures end in .png, .svg or .pdf; found {options.output.name!r}.")
-    if options.notion == "canonical":
+    if options.notion == CANONICAL.name:
         raise ValueError(
             "the canonical notion has no curve to draw: it is about whole vectors. Use --notion "
             "top-label or classwise."
@@ -39,27 +39,34 @@ def plot(options: argparse.Namespace) -> int:
     picture = io.BytesIO()
     figure.savefig(picture, format=kind[1:], dpi=DOTS_PER_INCH)
     plt.close(figure)
-    write_whole(options.output, picture.getvalue())
+    write_output(options.output, picture.getvalue())
     print_lines([f"wrote {options.output}"])
     return 0
 
 
 def _figure(options: argparse.Namespace, file: PredictionFile) -> Any:
-    if file.top_label and (options.pos_label is not None or options.notion not in FOR_TOP_LABEL):
+    if file.top_label and (
+        options.pos_label is not None or options.notion not in (None, TOP_LABEL.name)
+    ):
         raise ValueError("there is only the predicted class's probability. Use --notion top-label.")
-    if options.pos_label is None and options.notion == "classwise":
+    band = None if options.band == "none" else options.band
+    if options.pos_label is None and options.notion == CLASSWISE.name:
         predictions = file.read()
         axes = reliability_grid(
             predictions.y_true,
             predictions.scores,
             scale=options.scale,
+            band=band,
+            bins=options.bins,
             from_logits=file.from_logits,
             normalize=options.normalize,
             classes=file.classes,
         )
         return axes[0].figure
     y, p, subject = _one_probability(options, file)
-    ax = reliability_diagram(y, p, notion="binary", scale=options.scale)
+    ax = reliability_diagram(
+        y, p, notion=BINARY.name, scale=options.scale, band=band, bins=options.bins
+    )
     ax.set_xlabel(subject)
     return ax.figure
 
@@ -68,7 +75,7 @@ def _one_probability(
     options: argparse.Namespace, file: PredictionFile
 ) -> tuple[np.ndarray, np.ndarray, str]:
     """The probability that is drawn ``(n,)`` and what came true; other columns are not kept."""
-    notion = "binary" if file.top_label else options.notion
+    notion = BINARY.name if file.top_label else options.notion
     problems, subject = [], ""
     for y_true, scores in file:
         sample = as_sample(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from riskalign.bandwidth.search import BandwidthSearch, Curve
+from riskalign.bandwidth.result import BandwidthSearch, Curve
 from riskalign.equations.arrays import FloatArray
 from riskalign.plots.canvas import (
     BLUE,
@@ -15,6 +15,7 @@ from riskalign.plots.canvas import (
     SERIES,
     axes_for,
     bare,
+    ink,
     legend_above,
     number,
 )
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 def bandwidth_curve(search: BandwidthSearch, *, ax: Axes | None = None) -> Axes:
     """Draw a criterion against the bandwidth, with the choice marked.
 
-    One curve is drawn as it is. Class-wise searches have one a class, each scaled from its
+    One curve is drawn as it is. Class-wise searches have one per class, each scaled from its
     minimum, 0, to its maximum, 1: up to six as curves, more as their median and the band of
     the middle 80%, with the choices as a rug.
 
@@ -91,6 +92,7 @@ def _scaled(curve: Curve) -> FloatArray:
 
 def _draw_each(ax: Axes, curves: tuple[Curve, ...]) -> None:
     for curve, (color, dashes) in zip(curves, SERIES, strict=False):
+        color = ink() if color == "ink" else color
         label = f"class {curve.name}: h = {number(curve.value)}" + (
             " (edge)" if curve.at_edge else ""
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from riskalign.equations.arrays import FloatArray
+from riskalign.equations.arrays import FloatArray, IntArray
 from riskalign.plots.canvas import (
     BLUE,
     GREY,
@@ -15,6 +15,7 @@ from riskalign.plots.canvas import (
     SMALL,
     axes_for,
     bare,
+    ink,
     legend_above,
     number,
 )
@@ -27,18 +28,19 @@ LONGEST = 32
 """Letters of a name that are written."""
 
 STYLES: dict[int, tuple[str, dict[str, Any]]] = {
-    1: ("claimed too often", {"color": ORANGE}),
-    -1: ("claimed too seldom", {"facecolor": "white", "edgecolor": BLUE, "hatch": "////"}),
-    0: ("", {"color": GREY}),
+    1: ("probability too high", {"facecolor": ORANGE, "edgecolor": ORANGE}),
+    -1: ("probability too low", {"facecolor": "none", "edgecolor": BLUE, "hatch": "////"}),
+    0: ("no clear direction", {"facecolor": GREY, "edgecolor": GREY, "alpha": 0.6}),
 }
-"""How bars look by the sign of f - R: told apart by hatching in print."""
+"""How bars look by the sign of f - y where its interval excludes 0: told apart in print."""
 
 
 def class_bars(result: CalibrationResult, *, largest: int = 15, ax: Axes | None = None) -> Axes:
-    """Draw each class's part of a class-wise calibration error.
+    """Draw the share of each class in a class-wise calibration error.
 
-    The largest are bars, filled where the class is claimed too often and hatched where too
-    seldom. Of more classes, the rest are one row: every class a tick, the median marked.
+    The largest are bars. A bar is orange where the class's probability is too high on average,
+    hatched blue where it is too low, and grey where the interval of the mean of f - y holds 0. With
+    more classes, the rest are shown as ticks in one row, with their median.
 
     Parameters
     ----------
@@ -71,13 +73,17 @@ def class_bars(result: CalibrationResult, *, largest: int = 15, ax: Axes | None 
     order = np.argsort(-errors, kind="stable")
     top, rest = order[:largest], order[largest:]
     ax = axes_for(ax, 6.0, 1.0 + 0.27 * (len(top) + 1.6 * bool(len(rest))))
-    gaps = np.zeros(len(errors))
-    if result.overconfidence is not None:
-        gaps = result.overconfidence.per_class
+    signs = _signs(result)
     for sign, (text, style) in STYLES.items():
-        rows = np.flatnonzero(np.sign(gaps[top]) == sign)
+        rows = np.flatnonzero(signs[top] == sign)
         if len(rows):
-            ax.barh(rows, errors[top[rows]], height=0.7, label=text, **style)
+            ax.barh(
+                rows,
+                errors[top[rows]],
+                height=0.7,
+                label=text if result.evidence is not None else None,
+                **style,
+            )
     positions, names = list(map(float, range(len(top)))), [_short(result.classes[k]) for k in top]
     if len(rest):
         positions.append(len(top) + 0.4)
@@ -86,7 +92,7 @@ def class_bars(result: CalibrationResult, *, largest: int = 15, ax: Axes | None 
     ax.set_yticks(positions, names)
     ax.set_ylim(positions[-1] + 0.9, -0.7)
     ax.tick_params(axis="y", length=0)
-    ax.axvline(0, color="black", lw=0.8)
+    ax.axvline(0, color=ink(), lw=0.8)
     ax.set_xlabel(f"calibration error ({result.loss} loss), in all {number(result.value)}")
     if ax.get_legend_handles_labels()[0]:
         legend_above(ax)
@@ -94,13 +100,20 @@ def class_bars(result: CalibrationResult, *, largest: int = 15, ax: Axes | None 
     return ax
 
 
+def _signs(result: CalibrationResult) -> IntArray:
+    """1 where a class's probability is too high beyond chance, -1 where too low, else 0, (K,)."""
+    found = result.evidence
+    if found is None:
+        return np.zeros(len(result.classes), dtype=np.intp)
+    signs: IntArray = (found.low > 0).astype(np.intp) - (found.high < 0)
+    return signs
+
+
 def _draw_rest(ax: Axes, errors: FloatArray, row: float, total: float) -> None:
     """Classes without a bar: a tick each, their median, and what they add up to."""
     faint = max(0.08, min(0.6, 60 / len(errors)))
-    ax.plot(errors, np.full(len(errors), row), "|", color="black", alpha=faint, ms=11, mew=1)
-    ax.plot(
-        [float(np.median(errors))], [row], "D", color="black", ms=5, label="median of the others"
-    )
+    ax.plot(errors, np.full(len(errors), row), "|", color=ink(), alpha=faint, ms=11, mew=1)
+    ax.plot([float(np.median(errors))], [row], "D", color=ink(), ms=5, label="median of the others")
     ax.annotate(
         f"sum {number(float(errors.sum()))}, {errors.sum() / total:.0%} of all",
         (float(errors.max()), row),
@@ -156,10 +169,10 @@ def model_comparison(results: Mapping[str, CalibrationResult], *, ax: Axes | Non
     ax.set_ylim(len(results) - 0.4, -0.6)
     lowest = min(0.0, *(result.value for result in results.values()))
     ax.set_xlim(left=lowest - 0.03 * (ax.get_xlim()[1] - lowest))
-    ax.axvline(0, color="black", lw=0.8, zorder=0)
+    ax.axvline(0, color=ink(), lw=0.8, zorder=0)
     ax.tick_params(axis="y", length=0)
     ax.locator_params(axis="x", nbins=5)
-    ax.grid(axis="x", color="0.9", lw=0.8)
+    ax.grid(axis="x", color=GREY, alpha=0.25, lw=0.8)
     ax.set_axisbelow(True)
     levels = {result.confidence for result in results.values()} - {None}
     band = f", {levels.pop():.0%} intervals" if len(levels) == 1 else ""

@@ -14,15 +14,16 @@ SERIES = (
     ("#D55E00", "--"),
     ("#009E73", "-."),
     ("#CC79A7", ":"),
-    ("#000000", (0, (5, 1, 1, 1, 1, 1))),
+    ("ink", (0, (5, 1, 1, 1, 1, 1))),
     ("#E69F00", (0, (8, 2))),
 )
 """Colours (Okabe and Ito's, told apart by the colour-blind) and dashes, which tell curves
-apart in print."""
+apart in print. "ink" is the colour of text, see `ink`."""
 
 BLUE, ORANGE = SERIES[0][0], SERIES[1][0]
-GREY = "0.45"
-PALE = "0.85"
+GREY = "0.5"
+"""Readable on white and on black."""
+
 SMALL = 8
 """Points of notes inside a picture."""
 
@@ -42,6 +43,13 @@ def pyplot() -> Any:
     except ModuleNotFoundError:
         raise ImportError("Pictures need matplotlib: pip install 'riskalign[plots]'.") from None
     return plt
+
+
+def ink() -> Any:
+    """The colour of text in matplotlib's current style: black, or white in a dark one."""
+    import matplotlib as mpl
+
+    return mpl.rcParams["text.color"]
 
 
 def grid_of_axes(n: int) -> npt.NDArray[Any]:

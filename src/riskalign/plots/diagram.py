@@ -1,43 +1,19 @@
-"""The numbers of a reliability diagram, and how they are drawn."""
+"""How a reliability diagram is drawn."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import expit, logit
 
-from riskalign.data.validation import one_of
-from riskalign.equations.arrays import FLOOR, BoolArray, FloatArray
-from riskalign.equations.kernels import DIRICHLET, KERNELS, Kernel
-from riskalign.equations.problem import Problem
-from riskalign.equations.simplex import on_simplex, tempered
-from riskalign.estimate import reliability_curve
-from riskalign.plots.canvas import GREY, SERIES, SMALL, bare
+from riskalign.equations.arrays import FloatArray
+from riskalign.methods.band import FEWEST
+from riskalign.plots.canvas import GREY, SERIES, SMALL, bare, ink
+from riskalign.plots.display import FEW, OUTER, Dots, ReliabilityDisplay
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-FEW = 5
-"""Samples below which a place counts as empty: those within the kernel's width, and those that
-share the average."""
-
-NEAR = 0.1
-"""The share of the widest bandwidth within whose width a prediction must lie: wider kernels see
-across gaps."""
-
-POINTS = 201
-"""Points of a curve."""
-
-BARS = 25
-"""Bars that count predictions."""
-
-ATOMS = 100
-"""Distinct predictions up to which each is a point of the curve."""
-
-OUTER = 1e-5
-"""Where a logit axis ends at the latest; what lies beyond is counted in the last bar."""
 
 STRIP, BARS_HEIGHT = 0.17, 0.11
 """The shares of the picture's height below the curve, and of its bars there: a line of text
@@ -49,157 +25,114 @@ GID = "riskalign curve"
 TICKS = np.array([1e-5, 1e-4, 1e-3, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999, 1 - 1e-4, 1 - 1e-5])
 """Where a logit axis has numbers."""
 
-
-@dataclass(frozen=True)
-class Diagram:
-    """The numbers of a diagram; NaN where the curve is not shown.
-
-    Attributes
-    ----------
-    grid, conditional, low, high : (m,)
-    edges, shares : of the bars, (b + 1,) and (b,)
-    ends : where the axis begins and ends
-    """
-
-    grid: FloatArray
-    conditional: FloatArray
-    low: FloatArray
-    high: FloatArray
-    edges: FloatArray
-    shares: FloatArray
-    ends: tuple[float, float]
-    scale: str
-    confidence: float
-    n_samples: int
-
-    @classmethod
-    def of(
-        cls, problem: Problem, scale: str, confidence: float, options: dict[str, Any]
-    ) -> Diagram:
-        """Compute the curve, and count predictions."""
-        p = problem.predictions
-        if one_of("scale", scale, ("linear", "logit")) == "linear":
-            ends, grid, edges = (0.0, 1.0), np.linspace(0, 1, POINTS), np.linspace(0, 1, BARS + 1)
-        else:
-            ends = _logit_ends(p)
-            low, high = logit(ends)
-            grid, edges = (
-                expit(np.linspace(low, high, POINTS)),
-                expit(np.linspace(low, high, BARS + 1)),
-            )
-        atoms = np.unique(p)
-        if len(atoms) <= ATOMS:
-            grid = np.union1d(grid, atoms[(atoms >= ends[0]) & (atoms <= ends[1])])
-        curve = reliability_curve(
-            problem.labels,
-            p,
-            grid=grid,
-            notion="binary",
-            sample_weight=problem.weights,
-            progress=False,
-            **options,
-        )
-        bands = curve.band(confidence)
-        kernel = KERNELS[options.get("kernel", DIRICHLET.name)]
-        h, tau = float(np.max(curve.bandwidth)), float(np.max(curve.flattening))  # one each
-        within = _within_reach(problem, grid, kernel, h, tau)
-        empty = np.minimum(curve.effective_samples, within) < FEW
-        narrow = min(h, NEAR * kernel.bandwidth_range(2)[1])
-        empty |= _within_reach(problem, grid, kernel, narrow, 1.0) == 0
-        R, low, high = (np.where(empty, np.nan, v) for v in (curve.conditional, *bands))
-        counts, _ = np.histogram(np.clip(p, edges[0], edges[-1]), edges, weights=problem.weights)
-        shares = counts / problem.weights.sum()
-        return cls(grid, R, low, high, edges, shares, ends, scale, confidence, len(p))
-
-    @property
-    def shown(self) -> BoolArray:
-        """Where the curve is."""
-        return np.isfinite(self.conditional)
-
-    @property
-    def heights(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """The curve and its band as drawn: 0 and 1 are just beyond the ends of a logit axis."""
-        heights = (self.conditional, self.low, self.high)
-        if self.scale == "linear":
-            return heights
-        R, low, high = (np.clip(v, OUTER / 10, 1 - OUTER / 10) for v in heights)
-        return R, low, high
-
-    @property
-    def alone(self) -> BoolArray:
-        """Points whose neighbours are not shown: no line reaches them."""
-        padded = np.concatenate([[False], self.shown, [False]])
-        return self.shown & ~padded[:-2] & ~padded[2:]
+FEWER = f"fewer than {FEWEST:.0f} rows nearby"
+FAINT: dict[str, Any] = {"lw": 1.6, "alpha": 0.75, "ls": (0, (1, 1.4))}
+"""How a curve looks where few rows inform it, and in words."""
 
 
-def _within_reach(
-    problem: Problem, grid: FloatArray, kernel: Kernel, h: float, tau: float
-) -> FloatArray:
-    """Samples within one kernel width of each point of a grid, ``(m,)``.
-
-    The tails of a wide kernel reach across gaps: a count tells a gap from a place that has
-    predictions, the sum of weights does not.
-    """
-
-    def position(p: FloatArray) -> FloatArray:
-        coordinates = tempered(on_simplex(p), tau)[:, 1]
-        return kernel.coordinate(np.clip(coordinates, FLOOR, 1 - FLOOR), h)
-
-    order = np.argsort(problem.predictions)
-    placed, weights = position(problem.predictions[order]), problem.weights[order]
-    below = np.concatenate([[0.0], np.cumsum(weights)])
-    x = position(grid)
-    inside = below[np.searchsorted(placed, x + 1, "right")] - below[np.searchsorted(placed, x - 1)]
-    return inside * weights.sum() / (weights @ weights)
-
-
-def _logit_ends(p: FloatArray) -> tuple[float, float]:
-    """Where a logit axis begins and ends: around nearly all predictions, and around 1/2."""
-    inside = np.clip(p, OUTER, 1 - OUTER)
-    low, high = np.quantile(inside, [0.001, 0.999])
-    return min(float(low), 0.4), max(float(high), 0.6)
-
-
-def draw(ax: Axes, diagram: Diagram, name: str | None, *, small: bool = False) -> None:
-    """Draw a diagram, beside those that the Axes already has."""
+def draw(
+    ax: Axes,
+    display: ReliabilityDisplay,
+    name: str | None,
+    *,
+    small: bool = False,
+    keywords: dict[str, Any] | None = None,
+) -> Any:
+    """Draw a display, beside those that the Axes already has; its curve."""
     number = sum(line.get_gid() == GID for line in ax.lines)
-    color, dashes = SERIES[number % len(SERIES)]
-    g, (R, low, high) = diagram.grid, diagram.heights
-    label = name or ("estimate" if number == 0 else f"estimate {number + 1}")
-    artists: list[Any] = ax.plot(g, R, color=color, ls=dashes, lw=1.8, label=label, gid=GID)
-    band = None if number else f"{diagram.confidence:.0%} band, pointwise"
-    artists.append(ax.fill_between(g, low, high, color=color, alpha=0.22, lw=0, label=band))
+    style = _style(number, name, keywords or {})
+    if display.atoms is None:
+        line = _curve(ax, display, style)
+    else:
+        line = _dots(ax, display, display.atoms, style, size=5.5, gid=GID)
+    color = line.get_color()
+    if display.bins is not None:
+        label = display.bins.label if number == 0 else None
+        pale = {"color": color, "alpha": 0.55, "lw": 1.0, "label": label, "mfc": "none"}
+        _dots(ax, display, display.bins, pale, size=4.5)
     if number == 0:
-        diagonal = ax.axline((0.5, 0.5), (0.6, 0.6), color=GREY, lw=1, zorder=1)
+        diagonal = ax.axline((0.5, 0.5), (0.6, 0.6), color=GREY, lw=1, ls=(0, (4, 3)), zorder=1)
         diagonal.set_label("perfect calibration")
-        artists.append(diagonal)
-    alone = diagram.alone
-    if alone.any():
-        reach = [R[alone] - low[alone], high[alone] - R[alone]]
-        ax.errorbar(g[alone], R[alone], reach, fmt="o", color=color, ms=4, lw=1.2)
-    if not diagram.shown.any():
-        text = f"fewer than {FEW} samples\nnear any place"
+    if display.atoms is None and not np.isfinite(display.conditional).any():
+        text = f"fewer than {FEW} rows\nnear any place"
         ax.text(0.7, 0.4, text, transform=ax.transAxes, ha="center", color=GREY, fontsize=SMALL)
-    _frame(ax, diagram, number, small)
-    for artist in artists:
+    _frame(ax, display, number, small)
+    for artist in (*ax.lines, *ax.collections):
         above_the_strip(artist, ax)
-    _strip(ax, diagram, number, small)
+    _strip(ax, display, number, small, color)
     if not small:
         _legend(ax)
+    return line
+
+
+def _style(number: int, name: str | None, keywords: dict[str, Any]) -> dict[str, Any]:
+    """Keywords of the line, those of the user over ours."""
+    from matplotlib.cbook import normalize_kwargs
+    from matplotlib.lines import Line2D
+
+    color, dashes = SERIES[number % len(SERIES)]
+    label = name or ("estimate" if number == 0 else f"estimate {number + 1}")
+    color = ink() if color == "ink" else color
+    ours = {"color": color, "linestyle": dashes, "linewidth": 1.8, "label": label}
+    given = normalize_kwargs({k: v for k, v in keywords.items() if v is not None}, Line2D)
+    return ours | given
+
+
+def _curve(ax: Axes, display: ReliabilityDisplay, style: dict[str, Any]) -> Any:
+    """The curve where enough rows inform it, the rest faintly, and its band."""
+    first = not any(line.get_gid() == GID for line in ax.lines)
+    g, R = display.grid, display.drawn(display.conditional)
+    informed = display.informed & np.isfinite(R)
+    (line,) = ax.plot(g, np.where(informed, R, np.nan), gid=GID, **style)
+    if (~informed & np.isfinite(R)).any():
+        # a faint part begins where the other ends
+        joined = ~informed | ~np.r_[True, informed[:-1]] | ~np.r_[informed[1:], True]
+        label = FEWER if first else None
+        if not informed.any():  # no other part stands for it in the legend
+            label = f"{line.get_label()}: {FEWER}"
+            line.set_label("_nothing")
+        ax.plot(g, np.where(joined, R, np.nan), color=line.get_color(), label=label, **FAINT)
+    if display.low is not None and display.high is not None and np.isfinite(display.low).any():
+        low, high = display.drawn(display.low), display.drawn(display.high)
+        label = f"{display.confidence:.0%} band, {display.band}" if first else None
+        ax.fill_between(g, low, high, color=line.get_color(), alpha=0.2, lw=0, label=label)
+    return line
+
+
+def _dots(
+    ax: Axes,
+    display: ReliabilityDisplay,
+    dots: Dots,
+    style: dict[str, Any],
+    size: float,
+    gid: str | None = None,
+) -> Any:
+    """Groups of rows as dots, with their intervals."""
+    low, R, high = (display.drawn(v) for v in (dots.low, dots.observed, dots.high))
+    x = display.drawn(dots.predicted)
+    style = {"marker": "o", "markersize": size, **style, "linestyle": "none"}
+    (line,) = ax.plot(x, R, gid=gid, zorder=3, **style)
+    if gid is None or display.band is not None:
+        alpha = style.get("alpha", 0.8)
+        first = gid is not None and sum(each.get_gid() == GID for each in ax.lines) == 1
+        label = f"{display.confidence:.0%} interval, {display.band}" if first else ""
+        ax.vlines(x, low, high, color=line.get_color(), lw=1.2, alpha=alpha, zorder=2, label=label)
+    return line
 
 
 def above_the_strip(artist: Any, ax: Axes) -> None:
     """Keep a curve out of the strip, where it would say nothing."""
     from matplotlib.transforms import Bbox, TransformedBbox
 
-    artist.set_clip_box(TransformedBbox(Bbox.from_extents(0.0, STRIP, 1.0, 1.0), ax.transAxes))
+    box = Bbox.from_extents(-0.02, STRIP - 0.015, 1.02, 1.02)
+    artist.set_clip_box(TransformedBbox(box, ax.transAxes))
 
 
-def _frame(ax: Axes, diagram: Diagram, number: int, small: bool) -> None:
+def _frame(ax: Axes, display: ReliabilityDisplay, number: int, small: bool) -> None:
     """Limits and ticks; the strip for the predictions lies below the curve's own range."""
     bare(ax)
     ax.set_box_aspect(1 / (1 - STRIP))
-    if diagram.scale == "linear":
+    if display.scale == "linear":
         ticks = np.linspace(0, 1, 3 if small else 6)
         labels = [f"{tick:g}" for tick in ticks.round(2)]
         across = up = (0.0, 1.0)
@@ -207,9 +140,8 @@ def _frame(ax: Axes, diagram: Diagram, number: int, small: bool) -> None:
         ax.set_xlim(-0.01, 1.01)
         ax.set_ylim(-0.01 - 1.02 * reach, 1.01)
     else:
-        across = _joined(diagram.ends, ax.spines["bottom"].get_bounds() if number else None)
-        curve = (np.nanmin(diagram.low, initial=0.5), np.nanmax(diagram.high, initial=0.5))
-        up = _joined(across, np.clip(curve, OUTER, 1 - OUTER))
+        across = _joined(display.ends, ax.spines["bottom"].get_bounds() if number else None)
+        up = _joined(across, _reach(display))
         up = _joined(up, ax.spines["left"].get_bounds() if number else None)
         low, high = logit(up)
         ax.set_xscale("logit")
@@ -227,36 +159,55 @@ def _frame(ax: Axes, diagram: Diagram, number: int, small: bool) -> None:
     ax.spines["left"].set_bounds(*up)
 
 
+def _reach(display: ReliabilityDisplay) -> FloatArray:
+    """The lowest and the highest number that is drawn, within the ends of a logit axis."""
+    parts = [np.array([0.5]), display.conditional]
+    parts += [end for end in (display.low, display.high) if end is not None]
+    parts += [
+        end for dots in (display.atoms, display.bins) if dots for end in (dots.low, dots.high)
+    ]
+    every = np.concatenate(parts)
+    return np.clip([np.nanmin(every), np.nanmax(every)], OUTER, 1 - OUTER)
+
+
 def _joined(a: tuple[float, float], b: Any) -> tuple[float, float]:
     """The range that holds both."""
     return a if b is None else (min(a[0], float(b[0])), max(a[1], float(b[1])))
 
 
-def _strip(ax: Axes, diagram: Diagram, number: int, small: bool) -> None:
+def _strip(ax: Axes, display: ReliabilityDisplay, number: int, small: bool, color: Any) -> None:
     """Where predictions lie: bars as high as the strip, the first model's filled."""
-    color, dashes = SERIES[number % len(SERIES)]
-    tallest = diagram.shares.max()
+    tallest = display.shares.max()
     ax.stairs(
-        diagram.shares / tallest * BARS_HEIGHT,
-        diagram.edges,
+        display.shares / tallest * BARS_HEIGHT,
+        display.edges,
         transform=ax.get_xaxis_transform(),
         fill=number == 0,
         color=color,
-        ls="-" if number == 0 else dashes,
-        alpha=0.45 if number == 0 else 1.0,
+        alpha=0.45 if number == 0 else 0.9,
         zorder=2,
     )
-    if number == 0 and not small:
-        text = f"{diagram.n_samples:,} predictions, {tallest:.0%} in the tallest bar"
+    if small:
+        return
+    if number == 0:
+        text = f"{display.n_samples:,} predictions, {tallest:.0%} in the tallest bar"
         ax.text(0.5, BARS_HEIGHT + 0.01, text, transform=ax.transAxes, ha="center")
-        ax.texts[-1].set(fontsize=SMALL, color=GREY)
+        ax.texts[-1].set(fontsize=SMALL, color=GREY, gid=GID)
+    else:  # of several models, no number of one
+        for note in ax.texts:
+            if note.get_gid() == GID:
+                note.set_text("predictions of each model")
 
 
 def _legend(ax: Axes) -> None:
     """The legend, in the upper left corner unless a curve is there."""
     to_axes = ax.transData + ax.transAxes.inverted()
-    curves = [line.get_xydata() for line in ax.lines if line.get_gid() == GID]
-    points = to_axes.transform(np.concatenate(curves))
+    from matplotlib.collections import LineCollection
+
+    drawn = [line.get_xydata() for line in ax.lines if line.get_gid() == GID]
+    for bars in ax.collections:  # of dots
+        drawn += bars.get_segments() if isinstance(bars, LineCollection) else []
+    points = to_axes.transform(np.concatenate(drawn))
     taken = ((points[:, 0] < 0.5) & (points[:, 1] > 0.75)).any()
     place: dict[str, Any] = {"loc": "upper left"}
     if taken:

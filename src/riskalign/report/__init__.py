@@ -1,5 +1,6 @@
-"""What a report says of a model, in words and as one HTML page."""
+"""What a report says of a model: the first screen, as text, HTML, Markdown, JUnit and JSON."""
 
-from riskalign.report.page import to_html
+from riskalign.report.screen import Options, Screen
+from riskalign.report.surveying import screen_of, summarize, survey
 
-__all__ = ["to_html"]
+__all__ = ["Options", "Screen", "screen_of", "summarize", "survey"]

@@ -1,4 +1,3 @@
-
 "use strict";
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
@@ -14,13 +13,18 @@
     parent.append(node);
     return node;
   }
-  function probability(p) {
-    if (p > 0 && p < 0.001) return p.toExponential(1);
-    if (p > 0.999 && p < 1) return "1 \u2212 " + (1 - p).toExponential(1);
-    return p.toFixed(3);
+  function percent(p) {
+    const x = 100 * p;
+    if (x > 0 && x < 0.1) return x.toPrecision(1) + "%";
+    if (x > 99.9 && x < 100) return "100\u2212" + (100 - x).toPrecision(1) + "%";
+    return x.toFixed(1) + "%";
   }
-  const count = (n) => n.toLocaleString("en");
+  const count = (n) => Math.round(n).toLocaleString("en");
   const px = (x) => x.toFixed(1);
+  function clipped(name, length) {
+    const letters = Array.from(name);
+    return letters.length > length ? letters.slice(0, length - 1).join("") + "\u2026" : name;
+  }
 
   // ---- axes: a probability to a place between 0 and 1 ---------------------------------
 
@@ -48,19 +52,29 @@
     });
     return found;
   }
-  function drawCurve(svg, xs, ys, low, high) {
-    for (const run of stretches(ys)) {
-      if (low) {
-        const there = run.map((i) => px(xs[i]) + "," + px(low[i]));
-        const back = run.map((i) => px(xs[i]) + "," + px(high[i])).reverse();
-        make(svg, "polygon", { class: "band", points: there.concat(back).join(" ") });
-      }
+  const line = (run, xs, ys) => run.map((i) => px(xs[i]) + "," + px(ys[i]));
+  function drawCurve(svg, xs, ys, low, high, faint = () => false) {
+    for (const run of low ? stretches(low) : []) {
+      const points = line(run, xs, low).concat(line(run, xs, high).reverse());
+      make(svg, "polygon", { class: "band", points: points.join(" ") });
     }
     for (const run of stretches(ys)) {
       // A single point is a stretch of no length, which round line ends make a dot.
-      const points = (run.length > 1 ? run : [run[0], run[0]]).map((i) => px(xs[i]) + "," + px(ys[i]));
-      make(svg, "polyline", { class: "curve", points: points.join(" ") });
+      for (const part of pieces(run, faint)) {
+        const points = line(part.length > 1 ? part : [part[0], part[0]], xs, ys);
+        make(svg, "polyline", { class: faint(part[0]) ? "curve faint" : "curve", points: points.join(" ") });
+      }
     }
+  }
+  // A run cut where a property changes; each piece reaches to the next.
+  function pieces(run, property) {
+    const found = [];
+    for (const i of run) {
+      const last = found[found.length - 1];
+      if (last) last.push(i);
+      if (!last || property(last[0]) !== property(i)) found.push([i]);
+    }
+    return found;
   }
 
   // ---- reading values: by pointer, touch and arrow keys -------------------------------
@@ -94,50 +108,79 @@
   // ---- the reliability diagram --------------------------------------------------------
 
   // Drawn at the width there is, so that letters keep their size on a narrow screen.
-  const LEFT = 56, RIGHT = 16, TOP = 14, BARS = 84;
-  const widthOf = (place) => Math.max(300, Math.min(640, Math.round(place.clientWidth) || 640));
+  const LEFT = 58, RIGHT = 14, TOP = 12, BARS = 52, FEW_ROWS = 1000;
+  const widthOf = (place) => Math.max(300, Math.min(520, Math.round(place.clientWidth) || 520));
+  const heightOf = (W) => Math.min(W - LEFT - RIGHT, 380);
+
+  function legend(svg, x, y, banded, faint) {
+    const items = [["bin", "15 bins"], ["diagonal", "calibrated"]];
+    if (faint) items.unshift(["curve faint", banded ? "few rows" : "estimate, few rows"]);
+    if (banded || !faint) items.unshift(["curve", banded ? "estimate, 95% band" : "estimate"]);
+    items.forEach(([kind, text], i) => {
+      const at = y + 17 * i;
+      if (kind === "bin") make(svg, "circle", { class: "bin", cx: x + 10, cy: at - 4, r: 4.5 });
+      else {
+        if (kind === "curve" && banded) make(svg, "rect", { class: "band", x, y: at - 10, width: 20, height: 12 });
+        make(svg, "line", { class: kind, x1: x, x2: x + 20, y1: at - 4, y2: at - 4 });
+      }
+      make(svg, "text", { x: x + 27, y: at }, text);
+    });
+  }
 
   function drawReliability(diagram, scaleName) {
     const place = byId("reliability"), readout = byId("reliability-readout");
     const scale = scales[scaleName];
-    const W = widthOf(place), SIDE = W - LEFT - RIGHT;
-    const BARS_TOP = TOP + SIDE + 40, H = BARS_TOP + BARS + 34;
-    const x = (p) => LEFT + SIDE * scale.at(p), y = (p) => TOP + SIDE * (1 - scale.at(p));
+    const W = widthOf(place), across = W - LEFT - RIGHT, up = heightOf(W);
+    const BARS_TOP = TOP + up + 26, H = BARS_TOP + BARS + 40;
+    const x = (p) => LEFT + across * scale.at(p), y = (p) => TOP + up * (1 - scale.at(p));
     place.replaceChildren();
-    const invitation = "Hover over the diagram, or focus it and use the arrow keys, to read values.";
-    readout.textContent = invitation;
+    readout.textContent = "";
     const svg = make(place, "svg", { viewBox: `0 0 ${W} ${H}`, role: "application" });
     svg.setAttribute("aria-label",
-      `Reliability diagram of ${diagram.name}: frequency against predicted probability. ` +
+      `Reliability diagram of ${diagram.name}: observed frequency against predicted probability. ` +
       "Use the arrow keys to read values.");
     for (const tick of scale.ticks) {
       make(svg, "line", { class: "grid", x1: LEFT, x2: W - RIGHT, y1: y(tick), y2: y(tick) });
-      make(svg, "line", { class: "grid", x1: x(tick), x2: x(tick), y1: TOP, y2: TOP + SIDE });
+      make(svg, "line", { class: "grid", x1: x(tick), x2: x(tick), y1: TOP, y2: TOP + up });
       make(svg, "text", { x: LEFT - 8, y: y(tick) + 4, "text-anchor": "end" }, String(tick));
-      make(svg, "text", { x: x(tick), y: TOP + SIDE + 20, "text-anchor": "middle" }, String(tick));
+      make(svg, "text", { x: x(tick), y: BARS_TOP + BARS + 16, "text-anchor": "middle" }, String(tick));
     }
-    make(svg, "text", { class: "title", x: 15, y: TOP + SIDE / 2, "text-anchor": "middle",
-      transform: `rotate(-90 15 ${TOP + SIDE / 2})` }, "frequency R");
-    make(svg, "line", { class: "diagonal", x1: LEFT, y1: TOP + SIDE, x2: W - RIGHT, y2: TOP });
+    make(svg, "text", { class: "title", x: 14, y: TOP + up / 2, "text-anchor": "middle",
+      transform: `rotate(-90 14 ${TOP + up / 2})` }, "observed frequency");
+    make(svg, "line", { class: "diagonal", x1: LEFT, y1: TOP + up, x2: W - RIGHT, y2: TOP });
+    const side = diagram.tab === "confidence" ? ["under-confident", "over-confident"] : ["too low", "too high"];
+    make(svg, "text", { class: "side", x: W - RIGHT - 10, y: TOP + up - 12, "text-anchor": "end" }, side[1]);
+    // Where a band is known elsewhere, or rows are few in all, a curve without one rests on few rows.
+    const banded = diagram.low.some((end) => end !== null);
+    const few = banded || diagram.linear.reduce((sum, n) => sum + n, 0) < FEW_ROWS;
+    const faint = (i) => few && diagram.R[i] !== null && diagram.low[i] === null;
+    const dotted = diagram.R.some((_, i) => faint(i));
+    make(svg, "text", { class: "side", x: LEFT + 10, y: TOP + (dotted && banded ? 95 : 78) }, side[0]);
+    legend(svg, LEFT + 10, TOP + 18, banded, dotted);
 
-    const xs = data.grid.map(x);
-    const ys = diagram.R.map((r) => (r === null ? null : y(r)));
-    const low = diagram.low.map((r) => (r === null ? null : y(r)));
-    const high = diagram.high.map((r) => (r === null ? null : y(r)));
-    drawCurve(svg, xs, ys, low, high);
+    const [predicted, observed, sizes] = diagram.bins, largest = Math.max(...sizes, 1);
+    sizes.forEach((n, b) => {
+      const dot = make(svg, "circle", { class: "bin", cx: px(x(predicted[b])), cy: px(y(observed[b])),
+        r: px(2.5 + 6.5 * Math.sqrt(n / largest)) });
+      make(dot, "title", {}, `bin: ${count(n)} predictions, mean ${percent(predicted[b])}, ` +
+        `observed ${percent(observed[b])}`);
+    });
+    const place_ = (r) => (r === null ? null : y(r));
+    const xs = data.grid.map(x), ys = diagram.R.map(place_);
+    drawCurve(svg, xs, ys, diagram.low.map(place_), diagram.high.map(place_), faint);
 
     const counts = diagram[scaleName], edges = scale.edges, most = Math.max(...counts, 1);
     const bars = counts.map((n, b) => {
       const left = x(edges[b]), width = x(edges[b + 1]) - left;
-      const height = BARS * Math.sqrt(n / most);
+      const height = n > 0 ? Math.max((BARS * n) / most, 1) : 0;
       return make(svg, "rect", { class: "bar", x: px(left + 0.5), width: px(Math.max(width - 1, 0.5)),
         y: px(BARS_TOP + BARS - height), height: px(height) });
     });
     make(svg, "line", { class: "axis", x1: LEFT, x2: W - RIGHT, y1: BARS_TOP + BARS, y2: BARS_TOP + BARS });
-    make(svg, "text", { x: LEFT - 8, y: BARS_TOP + 10, "text-anchor": "end" }, short(most));
+    make(svg, "text", { x: LEFT - 8, y: BARS_TOP + 9, "text-anchor": "end" }, short(most));
     make(svg, "text", { x: LEFT - 8, y: BARS_TOP + BARS + 4, "text-anchor": "end" }, "0");
-    make(svg, "text", { class: "title", x: LEFT + SIDE / 2, y: H - 12, "text-anchor": "middle" },
-      W < 480 ? "predicted probability f" : `predicted probability f of ${clipped(diagram.name, 36)}`);
+    make(svg, "text", { class: "title", x: LEFT + across / 2, y: H - 6, "text-anchor": "middle" },
+      W < 420 ? "predicted probability" : `predicted probability of ${clipped(diagram.name, 32)}`);
 
     const cursor = make(svg, "g", { visibility: "hidden" });
     const vertical = make(cursor, "line", { class: "cross", y1: TOP, y2: BARS_TOP + BARS });
@@ -151,90 +194,71 @@
       vertical.setAttribute("x2", xs[i]);
       dot.setAttribute("visibility", r === null ? "hidden" : "inherit");
       if (r !== null) { dot.setAttribute("cx", xs[i]); dot.setAttribute("cy", ys[i]); }
-      const there = `${count(counts[bin])} predictions from ${probability(edges[bin])} to ${probability(edges[bin + 1])}`;
+      const there = `${count(counts[bin])} predictions from ${percent(edges[bin])} to ${percent(edges[bin + 1])}`;
       readout.textContent = r === null
-        ? `Predicted ${probability(p)}: no predictions near.\n${there}.`
-        : `Predicted ${probability(p)}: comes true ${probability(r)}\n` +
-          `(band ${probability(diagram.low[i])} to ${probability(diagram.high[i])}).\n${there}.`;
+        ? `Predicted ${percent(p)}: no predictions near. ${there}.`
+        : `Predicted ${percent(p)}: observed ${percent(r)} ` + (diagram.low[i] === null
+          ? "(too few rows for a band). "
+          : `(band ${percent(diagram.low[i])} to ${percent(diagram.high[i])}). `) + `${there}.`;
     }, () => {
       cursor.setAttribute("visibility", "hidden");
       bars.forEach((bar) => bar.classList.remove("on"));
-      readout.textContent = invitation;
+      readout.textContent = "";
     });
   }
   function short(n) {
     if (n >= 1e6) return (n / 1e6).toPrecision(2) + "M";
     return n >= 1e4 ? Math.round(n / 1e3) + "k" : count(n);
   }
-  function clipped(name, length) {
-    const letters = Array.from(name);
-    return letters.length > length ? letters.slice(0, length - 1).join("") + "\u2026" : name;
+
+  // ---- saving -------------------------------------------------------------------------
+
+  function download(name, blob) {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(blob);
+    link.download = name;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
   }
-
-  // ---- the bandwidth curve ------------------------------------------------------------
-
-  function drawBandwidth(search) {
-    const place = byId("bandwidth");
-    if (!search) return;
-    const readout = byId("bandwidth-readout"), W = widthOf(place);
-    const width = W - LEFT - RIGHT, height = 190, h = TOP + height + 44;
-    const [first, last] = [search.h[0], search.h[search.h.length - 1]].map(Math.log);
-    const span = last - first || 1;
-    const x = (v) => LEFT + (width * (Math.log(v) - first)) / span;
-    const lowest = Math.min(...search.objective), range = Math.max(...search.objective) - lowest;
-    const y = (v) => TOP + height - (height * (v - lowest)) / (range || 1) * 0.94 - 5;
-    place.replaceChildren();
-    readout.textContent = "";
-    const svg = make(place, "svg", { viewBox: `0 0 ${W} ${h}`, role: "application" });
-    svg.setAttribute("aria-label", "The criterion against the bandwidth. Use the arrow keys to read values.");
-    for (let power = Math.ceil(first / Math.LN10 - 1e-9); power <= last / Math.LN10 + 1e-9; power++) {
-      const at = x(10 ** power);
-      make(svg, "line", { class: "grid", x1: at, x2: at, y1: TOP, y2: TOP + height });
-      make(svg, "text", { x: at, y: TOP + height + 19, "text-anchor": "middle" }, String(10 ** power));
-    }
-    make(svg, "line", { class: "axis", x1: LEFT, x2: W - RIGHT, y1: TOP + height, y2: TOP + height });
-    make(svg, "text", { class: "title", x: 15, y: TOP + height / 2, "text-anchor": "middle",
-      transform: `rotate(-90 15 ${TOP + height / 2})` }, "criterion");
-    make(svg, "text", { class: "title", x: LEFT + width / 2, y: h - 6, "text-anchor": "middle" },
-      W < 480 ? "bandwidth h" : "bandwidth h (smaller: closer to the data; larger: smoother)");
-    make(svg, "line", { class: "choice", x1: x(search.value), x2: x(search.value), y1: TOP, y2: TOP + height });
-    const xs = search.h.map(x), ys = search.objective.map(y);
-    drawCurve(svg, xs, ys, null, null);
-    const chosen = search.h.reduce((best, v, i) =>
-      Math.abs(Math.log(v / search.value)) < Math.abs(Math.log(search.h[best] / search.value)) ? i : best, 0);
-    make(svg, "circle", { class: "dot", r: 5, cx: xs[chosen], cy: ys[chosen] });
-    const cursor = make(svg, "circle", { class: "dot", r: 5, visibility: "hidden" });
-    const summary = `Chosen${search.name ? " for " + clipped(search.name, 60) : ""}: ` +
-      `h = ${Number(search.value.toPrecision(3))}` +
-      (search.at_edge ? ", at the edge of its range." : ".");
-    readout.textContent = summary;
-    readable(svg, xs, (i) => {
-      cursor.setAttribute("visibility", "visible");
-      cursor.setAttribute("cx", xs[i]);
-      cursor.setAttribute("cy", ys[i]);
-      const above = search.objective[i] - lowest;
-      readout.textContent = `h = ${Number(search.h[i].toPrecision(3))}: ` +
-        (above > 0 ? `${above.toPrecision(3)} above the lowest.\n` : "the lowest.\n") + summary;
-    }, () => {
-      cursor.setAttribute("visibility", "hidden");
-      readout.textContent = summary;
+  // A copy of the chart that carries its own colours, so that it looks alike anywhere.
+  function standalone() {
+    const chart = document.querySelector("#reliability svg"), copy = chart.cloneNode(true);
+    const kept = ["fill", "stroke", "stroke-width", "stroke-dasharray", "stroke-linecap", "opacity",
+                  "font-size", "font-family", "font-weight"];
+    const originals = chart.querySelectorAll("*");
+    copy.querySelectorAll("*").forEach((node, i) => {
+      const style = getComputedStyle(originals[i]);
+      for (const name of kept) node.setAttribute(name, style.getPropertyValue(name));
+      node.removeAttribute("class");
     });
+    const { width, height } = chart.viewBox.baseVal;
+    copy.setAttribute("xmlns", SVG);
+    copy.setAttribute("width", width);
+    copy.setAttribute("height", height);
+    for (const name of ["tabindex", "role"]) copy.removeAttribute(name);
+    const paper = document.createElementNS(SVG, "rect");
+    paper.setAttribute("width", width);
+    paper.setAttribute("height", height);
+    paper.setAttribute("fill", getComputedStyle(document.documentElement).backgroundColor);
+    copy.prepend(paper);
+    return new XMLSerializer().serializeToString(copy);
   }
-
-  // ---- risk = calibration error + refinement, as a bar --------------------------------
-
-  function drawSplit() {
-    const share = data.error_share, place = byId("split");
-    if (share === null) return;
-    place.hidden = false;
-    const svg = make(place, "svg", { viewBox: "0 0 1000 10", preserveAspectRatio: "none", "aria-hidden": "true" });
-    make(svg, "rect", { class: "rest", x: 0, y: 0, width: 1000, height: 10 });
-    make(svg, "rect", { class: "error", x: 0, y: 0, width: Math.max(1000 * share, share > 0 ? 2 : 0), height: 10 });
-    const line = document.createElement("p");
-    line.textContent = `${(100 * share).toPrecision(2)}% of the risk is calibration error, which ` +
-      "better probabilities for the same predictions would remove; the rest is refinement.";
-    place.append(line);
-  }
+  const save = {
+    svg: () => download("reliability.svg", new Blob([standalone()], { type: "image/svg+xml" })),
+    json: () => download("report.json",
+      new Blob([JSON.stringify(data.report, null, 2) + "\n"], { type: "application/json" })),
+    png: () => {
+      const image = new Image(), text = standalone();
+      image.onload = () => {
+        const canvas = document.createElement("canvas"), zoom = 2;
+        canvas.width = image.width * zoom;
+        canvas.height = image.height * zoom;
+        canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+        canvas.toBlob((blob) => download("reliability.png", blob), "image/png");
+      };
+      image.src = "data:image/svg+xml;charset=utf-8," + encodeURIComponent(text);
+    },
+  };
 
   // ---- the table of classes -----------------------------------------------------------
 
@@ -242,79 +266,136 @@
     const table = byId("class-table");
     if (!table) return () => {};
     const body = table.tBodies[0], rows = Array.from(body.rows);
-    const numberOf = (row) => Number(row.dataset.number) + data.offset;
+    const drawn = new Map(data.diagrams.map((d, i) => [d.number, i]).filter(([n]) => n !== undefined));
+    const numberOf = (row) => drawn.get(Number(row.dataset.number));
+    const names = new Map(rows.map((row) => [row, row.cells[0].textContent]));
     rows.forEach((row) => {
-      drawSpark(row.querySelector(".spark"), data.diagrams[numberOf(row)]);
+      const place = numberOf(row);
+      if (place === undefined) return;
+      drawSpark(row.querySelector(".spark"), data.diagrams[place]);
       const button = document.createElement("button");
       button.type = "button";
-      button.textContent = row.cells[0].textContent;
-      button.title = `Show ${button.textContent} in the diagram`;
-      button.onclick = () => { select(numberOf(row)); byId("figure").scrollIntoView(); };
+      button.textContent = names.get(row);
+      button.title = `Show class ${names.get(row)} in the diagram`;
+      button.onclick = () => { select(place); byId("figure").scrollIntoView({ block: "nearest" }); };
       row.cells[0].replaceChildren(button);
     });
+
+    const filter = byId("filter"), only = byId("only"), more = byId("more");
+    let limit = Number(table.dataset.shown);
+    function refresh() {
+      const wanted = filter.value.trim().toLowerCase();
+      const matching = Array.from(body.rows).filter((row) =>
+        names.get(row).toLowerCase().includes(wanted) && (!only.checked || row.hasAttribute("data-beyond")));
+      rows.forEach((row) => { row.hidden = true; });
+      matching.slice(0, limit).forEach((row) => { row.hidden = false; });
+      const shown = Math.min(limit, matching.length);
+      byId("showing").textContent = `${count(shown)} of ${count(rows.length)}` +
+        (matching.length < rows.length ? ` (${count(matching.length)} match)` : "");
+      more.hidden = shown === matching.length;
+    }
+    filter.oninput = refresh;
+    only.onchange = refresh;
+    more.onclick = () => { limit = Infinity; refresh(); };
+    byId("class-controls").hidden = false;
+    window.addEventListener("beforeprint", () => { limit = Math.max(limit, 100); refresh(); });
+
     const heads = Array.from(table.tHead.rows[0].cells);
     heads.forEach((head, column) => {
       if (head.dataset.sort === undefined) return;
-      const button = document.createElement("button");
+      const label = head.querySelector("span"), button = document.createElement("button");
       button.type = "button";
-      button.textContent = head.dataset.name = head.textContent;
+      button.textContent = label.textContent;
       button.onclick = () => {
-        const names = head.dataset.sort === "name";
-        const first = names ? "ascending" : "descending";
+        const byName = head.dataset.sort === "name";
+        const first = byName ? "ascending" : "descending";
         const now = head.getAttribute("aria-sort");
-        const order = now !== first ? first : names ? "descending" : "ascending";
+        const order = now !== first ? first : byName ? "descending" : "ascending";
         heads.forEach((other) => other.removeAttribute("aria-sort"));
         head.setAttribute("aria-sort", order);
         const sign = order === "ascending" ? 1 : -1;
-        const key = (row) => row.cells[column].dataset.value;
         const collator = new Intl.Collator("en", { numeric: true });
-        rows.slice().sort((a, b) => sign * (names
-          ? collator.compare(a.cells[column].textContent, b.cells[column].textContent)
-          : Number(key(a)) - Number(key(b)))).forEach((row) => body.append(row));
+        const key = (row) => Number(row.cells[column].dataset.value);
+        rows.slice().sort((a, b) => sign * (byName
+          ? collator.compare(names.get(a), names.get(b)) : key(a) - key(b)))
+          .forEach((row) => body.append(row));
+        refresh();
       };
-      head.replaceChildren(button);
+      label.replaceChildren(button);
     });
+    heads[2].setAttribute("aria-sort", "descending");
+    refresh();
     return (number) => rows.forEach((row) =>
       row.setAttribute("aria-current", String(numberOf(row) === number)));
   }
+  // The curve of a class, filled towards the diagonal by the side on which it errs.
   function drawSpark(cell, diagram) {
-    const side = 34, scale = scales.linear;
+    const side = 34, y = (r) => side * (1 - r);
     const svg = make(cell, "svg", { viewBox: `-1 -1 ${side + 2} ${side + 2}`, "aria-hidden": "true" });
     make(svg, "rect", { class: "frame", x: 0, y: 0, width: side, height: side });
+    const xs = data.grid.map((p) => side * p), ys = diagram.R.map((r) => (r === null ? null : y(r)));
+    for (const run of stretches(ys)) {
+      const pieces = [];
+      run.forEach((i) => {
+        const over = diagram.R[i] < data.grid[i];
+        const last = pieces[pieces.length - 1];
+        if (last && last.over === over) last.run.push(i);
+        else pieces.push({ over, run: last ? [last.run[last.run.length - 1], i] : [i] });
+      });
+      pieces.forEach(({ over, run: part }) => {
+        const back = part.slice().reverse().map((i) => px(xs[i]) + "," + px(y(data.grid[i])));
+        make(svg, "polygon", { class: over ? "over" : "under", points: line(part, xs, ys).concat(back).join(" ") });
+      });
+    }
     make(svg, "line", { class: "diagonal", x1: 0, y1: side, x2: side, y2: 0 });
-    const y = (r) => (r === null ? null : side * (1 - scale.at(r)));
-    drawCurve(svg, data.grid.map((p) => side * scale.at(p)), diagram.R.map(y),
-      diagram.low.map(y), diagram.high.map(y));
+    drawCurve(svg, xs, ys, null, null);
   }
 
   // ---- all together -------------------------------------------------------------------
 
   const choose = byId("choose"), logit = byId("logit");
-  let mark = () => {};
+  const tabs = Array.from(document.querySelectorAll("[data-tab]"));
+  const firstOf = (tab) => data.diagrams.findIndex((diagram) => diagram.tab === tab);
+  let shown = -1, mark = () => {};
   function show(number) {
+    shown = number;
+    const diagram = data.diagrams[number];
+    if (!diagram) return;
+    tabs.forEach((tab) => tab.setAttribute("aria-selected", String(tab.dataset.tab === diagram.tab)));
+    choose.hidden = diagram.tab !== "classes";
     choose.value = String(number);
-    drawReliability(data.diagrams[number], logit.checked ? "logit" : "linear");
-    // The top label has no search of its own in a class-wise error: the worst class's is shown.
-    drawBandwidth(data.searches[number - data.offset] || data.searches[data.worst]);
+    drawReliability(diagram, logit.checked ? "logit" : "linear");
     mark(number);
   }
   data.diagrams.forEach((diagram, number) => {
+    if (diagram.tab !== "classes") return;
     const option = document.createElement("option");
     option.value = String(number);
-    option.textContent = diagram.label;
+    option.textContent = clipped(diagram.name, 60);
     choose.append(option);
   });
-  choose.parentElement.hidden = data.diagrams.length < 2;
-  byId("controls").hidden = false;
+  tabs.forEach((tab) => { tab.onclick = () => show(firstOf(tab.dataset.tab)); });
   choose.onchange = () => show(Number(choose.value));
-  logit.onchange = () => show(Number(choose.value));
-  drawSplit();
+  logit.checked = data.logit_first;
+  logit.onchange = () => show(shown);
+  byId("controls").hidden = tabs.length === 0 && choose.options.length === 0;
+  byId("below").hidden = data.diagrams.length === 0;
+  document.querySelectorAll("[data-save]").forEach((button) => { button.onclick = save[button.dataset.save]; });
+  const copy = byId("copy");
+  if (copy && navigator.clipboard) {
+    copy.hidden = false;
+    copy.onclick = async () => {
+      await navigator.clipboard.writeText(byId("command").textContent);
+      copy.textContent = "Copied";
+    };
+  }
+  window.addEventListener("beforeprint", () => { byId("details").open = true; });
   mark = setUpTable(show);
-  show(0);
+  show(data.first);
   let drawn = widthOf(byId("reliability"));
   window.addEventListener("resize", () => {
     if (widthOf(byId("reliability")) === drawn) return;
     drawn = widthOf(byId("reliability"));
-    show(Number(choose.value));
+    show(shown);
   });
 })();

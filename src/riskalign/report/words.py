@@ -1,159 +1,227 @@
-"""What a report says in words, for the page and for the terminal."""
+"""What a first screen says in words: headline, sentences, rows. Every rendering uses them."""
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Iterator
 
 from riskalign.data.notions import NOTIONS
-from riskalign.inference.calibration_test import CalibrationTest
-from riskalign.report.summary import Summary
+from riskalign.display import help, numbers
+from riskalign.display.judgement import FACTOR, GRADES, UNCLEAR
+from riskalign.display.numbers import percent, points, points_between, shortened
+from riskalign.display.table import Row
+from riskalign.inference.calibration_test import DOUBT
+from riskalign.report.screen import Screen
 from riskalign.results import CalibrationResult
 
-LOSSES = {"l2": "squared error", "kl": "log loss", "ranked": "ranked probability score"}
-
-
-def asks(result: CalibrationResult) -> str:
-    """The question that the notion puts to the predictions."""
-    return NOTIONS[result.notion].question.format(name=result.classes[1] if result.classes else "")
-
-
-NAME = 30
+NAME = 24
 """Letters of a class's name within a sentence."""
 
-DOUBT = 0.05
-"""The p-value above which labels are taken to follow the predictions."""
+NAMED = 2
+"""Classes that the sentences name."""
 
 
-def title_of(result: CalibrationResult) -> str:
-    """The kind of error."""
-    loss = LOSSES.get(result.loss, result.loss)
-    return f"{NOTIONS[result.notion].title} calibration error ({loss})"
+def positive(screen: Screen) -> str:
+    """The class whose probability a binary report is about."""
+    return shortened(screen.classes[-1], NAME) if screen.classes else "1"
 
 
-def number(x: float) -> str:
-    """Three significant digits, four decimals at least, plain where that is readable."""
-    if x == 0:
-        return "0"
-    if abs(x) < 1e-4:
-        return f"{x:.2e}"
-    return f"{x:.{max(4, 2 - int(np.floor(np.log10(abs(x)))))}f}"
+def question(screen: Screen, answer: CalibrationResult) -> str:
+    """The question that an answer answers."""
+    return NOTIONS[answer.notion].heading.format(name=positive(screen))
 
 
-def percent(x: float) -> str:
-    """A share."""
-    return f"{100 * x:.2f}%"
+def about(screen: Screen, answer: CalibrationResult) -> str:
+    """What an answer is about, such as "confidence"."""
+    return NOTIONS[answer.notion].subject.format(name=positive(screen))
 
 
-def p_value(p: float, smallest: float = 0.0) -> str:
-    """A p-value; a test by drawing has a smallest one."""
-    if smallest and p <= smallest:
-        return f"<= {smallest:.3g}"
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"
-
-
-def test_p_value(test: CalibrationTest) -> str:
-    """The p-value of a test of calibration."""
-    return p_value(test.p_value, 1 / (1 + test.n_draws))
-
-
-def interval(result: CalibrationResult) -> str:
-    """The interval in words, empty where there is none."""
-    if result.interval is None:
-        return ""
-    low, high = result.interval
-    return f"{result.confidence:.0%} interval {number(low)} to {number(high)}"
-
-
-def per_class(result: CalibrationResult) -> str:
-    """What is said after a typical |R - f|: class-wise errors have one for all classes."""
-    return " per class" if result.per_class is not None else ""
-
-
-def points(x: float) -> str:
-    """A signed difference of shares, in percentage points."""
-    return f"{100 * x:+.2f}"
-
-
-def gap_interval(result: CalibrationResult) -> str:
-    """The interval of mean confidence less accuracy, in points, with its confidence."""
-    assert result.overconfidence is not None
-    low, high = result.overconfidence.gap_interval
-    return f"{points(low)} to {points(high)} ({result.overconfidence.confidence:.0%})"
-
-
-def share(x: float) -> str:
-    """A share that may be small, with two digits at least."""
-    return percent(x) if x == 0 or x >= 1e-3 else f"{100 * x:.2g}%"
-
-
-def ratio(x: float) -> str:
-    """A quotient; a dash where it has no value."""
-    return f"{x:.2f}" if np.isfinite(x) else "-"
-
-
-def ends(interval: tuple[float, float], confidence: float) -> str:
-    """An interval with its confidence."""
-    low, high = interval
-    limits = f"{low:.2f} to {high:.2f}" if np.isfinite(high) else f"at least {low:.2f}"
-    return f"{limits} ({confidence:.0%})"
-
-
-def positive_class(result: CalibrationResult) -> str:
-    """The class whose probability a binary error is about, its name cut to a readable length."""
-    name = " ".join(result.classes[1].split())
-    return f"class {name if len(name) <= NAME else name[: NAME - 3] + '...'}"
-
-
-def verdict(summary: Summary) -> str:
-    """The report in two sentences."""
-    result = summary.result
-    if result.interval is None:
-        first = f"The {title_of(result)} is {number(result.value)}."
-    elif result.interval[0] > 0:
-        first = (
-            f"The probabilities are off: the {title_of(result)} is {number(result.value)}, and "
-            f"its {interval(result)} lies above 0."
-        )
-    elif summary.test is not None and summary.test.p_value <= DOUBT:
-        first = (
-            f"The probabilities are off (p-value {test_p_value(summary.test)}), but how far is "
-            f"unsettled: the {title_of(result)} is {number(result.value)}, and its "
-            f"{interval(result)} reaches 0."
-        )
+def headline(screen: Screen) -> str:
+    """The verdict in a few words, such as "Confidence is good; class probabilities are poor"."""
+    if not screen.answers:
+        return "No answer yet"
+    told = [(about(screen, answer), _grade_words(screen, answer)) for answer in screen.answers]
+    if len(told) == 2 and told[0][1] == told[1][1]:
+        text = f"{told[0][0]} and {told[1][0]} are {told[0][1]}"
     else:
-        first = (
-            f"No miscalibration is visible at this sample size: the {title_of(result)} is "
-            f"{number(result.value)}, and its {interval(result)} reaches 0."
+        verbs = ["is" if what == "confidence" else "are" for what, _ in told]
+        text = "; ".join(
+            f"{what} {verb} {grade}" for (what, grade), verb in zip(told, verbs, strict=True)
         )
-    return f"{first} {_direction(result)}"
+    return text[0].upper() + text[1:]
 
 
-def _direction(result: CalibrationResult) -> str:
-    """Which way the probabilities err on average; said only if an interval shows it."""
-    if result.binary is not None:
-        found = result.binary
-        _, low, high = found.factor()
-        of = "ratio " if found.sign == 0 else ""
-        known = np.isfinite(float(high))
-        limits = f" ({of}{low} to {high} with {found.confidence:.0%} confidence)" if known else ""
-        return (
-            f"The mean probability of {positive_class(result)} is {share(found.mean_prediction)}; "
-            f"it is observed in {share(found.frequency)} of the rows: {found.direction}{limits}."
+def _grade_words(screen: Screen, answer: CalibrationResult) -> str:
+    found = screen.verdict_of(answer)
+    if not answer.in_points:
+        words = {None: "estimated", False: "not shown to be off", True: "miscalibrated"}
+        return words[found.significant]
+    if answer.binary is not None and answer.binary.sign and found.grade not in GRADES[:2]:
+        direction = answer.binary.direction
+        if "times" in direction:
+            return f"{found.grade}: {direction}"
+    return "unclear: too few rows to tell" if found.grade == UNCLEAR else found.grade
+
+
+def sentences(screen: Screen) -> Iterator[str]:
+    """One sentence per answer, then the classes that stand out."""
+    if screen.result is not None and screen.result.note:
+        yield screen.result.note
+    for answer in screen.answers:
+        if answer.binary is not None:
+            yield _binary_sentence(screen, answer)
+        elif NOTIONS[answer.notion].is_confidence:
+            yield _confidence_sentence(screen, answer)
+        many = not NOTIONS[answer.notion].is_confidence
+        yield answer.sentence(screen.options.thresholds, about(screen, answer), many=many)
+    if screen.evidence is not None:
+        yield _class_sentence(screen)
+    significant = any(screen.verdict_of(answer).significant for answer in screen.answers)
+    test = screen.test
+    if test is not None and test.p_value <= DOUBT and not significant:
+        yield (
+            "The test finds miscalibration all the same (p-value "
+            f"{numbers.p_value(test.p_value, 1 / (1 + test.n_draws))}); the data do not tell how "
+            "large it is."
         )
-    assert result.overconfidence is not None
-    subject = "the model is " if result.overconfidence.sign else ""
+
+
+def _confidence_sentence(screen: Screen, answer: CalibrationResult) -> str:
+    gaps, scores = answer.overconfidence, screen.scores
+    assert gaps is not None
+    assert scores is not None
+    means = (
+        f"On average the model is {percent(scores.confidence)} sure and right "
+        f"{percent(scores.accuracy)} of the time"
+    )
+    ends = points_between(*gaps.gap_interval, signed=True)
+    gap = f"{points(gaps.gap, signed=True)} points, {gaps.confidence:.0%} CI {ends}"
+    if gaps.sign:
+        return f"{means}: it is {answer.direction} ({gap})."
+    return f"{means}: no clear direction ({gap})."
+
+
+def _binary_sentence(screen: Screen, answer: CalibrationResult) -> str:
+    found = answer.binary
+    assert found is not None
+    _, low, high = found.factor()
+    of = "ratio " if found.sign == 0 else ""
+    known = "inf" not in (low, high) and "nan" not in (low, high)
+    limits = f" ({of}{found.confidence:.0%} CI {low} to {high})" if known else ""
     return (
-        f"Mean confidence less accuracy is {points(result.overconfidence.gap)} points, interval "
-        f"{gap_interval(result)}: {subject}{result.direction}."
+        f"The mean predicted probability of class {positive(screen)} is "
+        f"{percent(found.mean_prediction)}; it is observed in {percent(found.frequency)} of the "
+        f"rows: {found.direction}{limits}."
     )
 
 
-def bandwidths(result: CalibrationResult) -> str:
-    """The bandwidth, or the range of bandwidths, and how it was found."""
-    h = np.atleast_1d(np.asarray(result.bandwidth, dtype=np.float64))
-    origin = "given" if result.search is None else result.search.criterion
-    edges = 0 if result.search is None else int(np.count_nonzero(result.search.at_edge))
-    if len(h) == 1:
-        return f"{h[0]:.3g} ({origin}{', at the edge of its range' if edges else ''})"
-    note = f", {edges} at edge" if edges else ""
-    return f"{h.min():.3g} to {h.max():.3g} a class ({origin}{note})"
+def _class_sentence(screen: Screen) -> str:
+    """Which classes are off by more than chance."""
+    found = screen.evidence
+    assert found is not None
+    off, K = int(found.findings.sum()), len(found.names)
+    if not off:
+        return f"No single class is off by more than chance, corrected for {K:,} classes."
+    words = found.directions
+    named = []
+    for k in screen.class_order[: min(off, NAMED)]:
+        gap = points(abs(float(found.gaps[k])))
+        by = f" by {gap} points" if words[k] in ("too high", "too low") else ""
+        part = screen.share(k)
+        cause = f", {part:.0%} of the class-wise error" if part is not None else ""
+        named.append(f"class {shortened(found.names[k], NAME)} is {words[k]}{by}{cause}")
+    count = f"{off:,} of {K:,} classes {'is' if off == 1 else 'are'} off by more than chance"
+    whole = screen.result
+    if whole is not None and whole.per_class is not None and whole.class_share(0) is None:
+        count = f"Even so, {count}"
+    return f"{count}: {'; '.join(named)}." if named else f"{count}."
+
+
+def rows(screen: Screen) -> Iterator[Row]:
+    """The numbers of the first screen."""
+    scores, thresholds = screen.scores, screen.options.thresholds
+    if scores is None:
+        return
+    if screen.options.level is not None and screen.answers:
+        yield Row("", "", f"{screen.options.confidence:.0%} CI")
+    if not screen.one_class:
+        yield Row("accuracy", percent(scores.accuracy), help=help.ACCURACY)
+        yield Row("mean confidence", percent(scores.confidence), help=help.CONFIDENCE)
+    for answer in screen.answers:
+        if answer.binary is not None or answer is screen.answers[0]:
+            yield from answer.average_rows()
+    chance = f"calibrated: {points(scores.ece_by_chance)} by chance"
+    yield Row("ECE (15 bins)", f"{points(scores.ece)} pts", "", chance, help.ECE)
+    for answer in screen.answers:
+        yield answer.gap_row(thresholds)
+        yield from answer.side_rows()
+    if screen.test is not None:
+        yield screen.test.row
+    elif screen.stage == "p-value":
+        yield Row("p-value", "", "", "not finished", help.P_VALUE)
+    yield Row("log loss", numbers.number(scores.log_loss), "", _share_of_risk(screen, "kl"),
+              help.LOG_LOSS)  # fmt: skip
+    yield Row("Brier score", numbers.number(scores.brier), "", _share_of_risk(screen, "l2"),
+              help.BRIER)  # fmt: skip
+
+
+def _share_of_risk(screen: Screen, loss: str) -> str:
+    """Which part of a score is calibration error, where the answer knows it."""
+    result = screen.result
+    if result is None or NOTIONS[result.notion].is_confidence or result.loss != loss:
+        return ""
+    if result.norm or result.risk <= 0:
+        return ""
+    if loss == "kl" and result.per_class is not None:  # a sum of binary log losses
+        return ""
+    return f"{max(result.value, 0.0) / result.risk:.1%} of it is calibration error"
+
+
+def detail_rows(screen: Screen) -> Iterator[Row]:
+    """What is behind the numbers: squared errors, risk, smoothing, thresholds."""
+    for answer in screen.answers:
+        title = NOTIONS[answer.notion].title
+        for row in answer.detail_rows():
+            name = f"{title}: {row.name}" if len(screen.answers) > 1 else row.name
+            yield Row(name, row.value, row.interval, row.note, row.help)
+    yield Row("grades", "", "", grades(screen))
+
+
+def grades(screen: Screen) -> str:
+    """How grades are given."""
+    text = str(screen.options.thresholds)
+    factor = f"; at best poor if too high or low by a factor above {FACTOR} on average"
+    return text + factor if screen.one_class else text
+
+
+def class_head(screen: Screen) -> tuple[str, ...]:
+    """The columns of the table of classes."""
+    level = f"{screen.options.confidence:.0%}"
+    return ("class", "predicted", "observed", f"gap ({level} CI), points", "typical", "share", "")
+
+
+def class_cells(screen: Screen, k: int, name: int = 18) -> tuple[str, ...]:
+    """The cells of one class."""
+    found = screen.evidence
+    assert found is not None
+    error, part = screen.class_errors.get(k), screen.share(k)
+    typical = "-"
+    if error is not None and screen.options.loss == "l2":
+        norm = screen.options.chosen.norm
+        typical = points(max(error.value, 0.0) ** (0.5 if norm is None else 1))
+    gap = points(float(found.gaps[k]), signed=True)
+    ends = points_between(float(found.low[k]), float(found.high[k]), signed=True)
+    return (
+        shortened(found.names[k], name),
+        percent(float(found.mean_prediction[k])),
+        percent(float(found.frequency[k])),
+        f"{gap} ({ends})",
+        typical,
+        "-" if part is None else f"{part:.0%}",
+        found.directions[k],
+    )
+
+
+def subject(screen: Screen) -> str:
+    """How much was looked at."""
+    classes = f", {len(screen.classes):,} classes" if screen.classes else ""
+    return f"{screen.n_samples:,} rows{classes}"

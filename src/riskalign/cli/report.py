@@ -1,0 +1,188 @@
+"""`riskalign report`: what was read, the answer as it becomes known, files and gates."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime, timezone
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import riskalign
+from riskalign.cli.gates import Check, check_baseline, check_limit
+from riskalign.cli.meter import Meter
+from riskalign.cli.output import check_outputs, print_lines, write_output
+from riskalign.cli.reading import opened, same_rows
+from riskalign.cli.sketches import SketchSource, is_of_many, open_sketch
+from riskalign.data.files import PredictionFile
+from riskalign.data.notions import CANONICAL
+from riskalign.display.table import wrapped
+from riskalign.methods import EqualWidthBins, KernelSmoother
+from riskalign.methods.method import Method
+from riskalign.report.exchange import to_csv, to_json, to_junit, to_markdown
+from riskalign.report.page import Provenance, to_html
+from riskalign.report.screen import Options, Screen
+from riskalign.report.surveying import sketch_rows, stages, survey
+from riskalign.report.text import text_lines
+from riskalign.sketches.sketch import CalibrationSketch
+from riskalign.testing import compare
+
+FILES = ("html", "json", "csv", "markdown", "junit")
+ANSWERED, FAILED, INTERRUPTED = 0, 1, 130
+
+
+def report(options: argparse.Namespace) -> int:
+    """`riskalign report`."""
+    outputs = {f"--{kind}": getattr(options, kind) for kind in FILES}
+    check_outputs(outputs, [options.file, options.labels, options.worse_than])
+    asked = _options(options)
+    many = is_of_many(options.file)
+    file = open_sketch(options, options.file) if many else opened(options, options.file)
+    heading = f"{file.path.name}: {file.description}"
+    print_lines(wrapped(heading))
+    screen, interrupted = _surveyed(options, asked, file)
+    if screen is None or not screen.answers:
+        raise KeyboardInterrupt
+    lines = list(
+        text_lines(
+            screen,
+            shlex.quote(file.path.name) if _is_rewritable(file) else "",
+            all_classes=options.all_classes,
+            verbose=options.verbose,
+        )
+    )
+    print_lines(lines)
+    if interrupted:
+        print_lines(["", f"Interrupted before the {screen.stage}: this is what is known so far."])
+        checks = []
+    else:
+        checks = _checks(options, screen, file)
+    _write(options, screen, file, checks, lines)
+    print_lines(check.message for check in checks) if checks else None
+    if interrupted:
+        return INTERRUPTED
+    return FAILED if any(check.failed for check in checks) else ANSWERED
+
+
+def _is_rewritable(file: PredictionFile | SketchSource) -> bool:
+    """Whether `riskalign calibrate` can write the file with other predictions."""
+    return isinstance(file, PredictionFile) and not file.is_log
+
+
+def _options(options: argparse.Namespace) -> Options:
+    """How the command line asks for an estimate."""
+    return Options(
+        loss=options.loss,
+        method=_method(options),
+        n_draws=0 if options.fast else options.draws,
+        pictures=options.html is not None,
+        advice=not (options.fast or options.no_advice),
+        thresholds=options.thresholds,
+    )
+
+
+def _method(options: argparse.Namespace) -> Method | None:
+    kernel = {"estimator": options.estimator, "bandwidth": options.bandwidth}
+    given = {name: value for name, value in kernel.items() if value is not None}
+    if options.kernel is not None:
+        given["kernel"] = options.kernel
+    if options.bins is not None:
+        if given:
+            raise ValueError(f"--bins takes no --{next(iter(given))}: bins have no kernel.")
+        return EqualWidthBins(options.bins, norm=options.norm)
+    if options.norm is not None:
+        given["norm"] = options.norm
+    return KernelSmoother(**given) if given else None
+
+
+def _surveyed(
+    options: argparse.Namespace, asked: Options, file: PredictionFile | SketchSource
+) -> tuple[Screen | None, bool]:
+    """The screen as far as it became known, and whether Ctrl-C ended the work."""
+    meter, screen = Meter(), None
+    try:
+        with meter.listening():
+            meter.stage("reading")
+            for screen in _survey(options, asked, file):
+                meter.stage(screen.stage, stages(screen))
+    except KeyboardInterrupt:
+        return screen, True
+    return screen, False
+
+
+def _survey(
+    options: argparse.Namespace, asked: Options, file: PredictionFile | SketchSource
+) -> Iterator[Screen]:
+    sketch = file.sketch if isinstance(file, SketchSource) else _sketched(options, file)
+    yield from survey(sketch, asked, notion=options.notion, top_label=file.top_label)
+
+
+def _sketched(options: argparse.Namespace, file: PredictionFile) -> CalibrationSketch:
+    held = not file.is_large or options.notion == CANONICAL.name
+    batches = [_whole(file)] if held else file
+    return sketch_rows(
+        batches,
+        notion=options.notion,
+        top_label=file.top_label,
+        from_logits=file.from_logits,
+        normalize=options.normalize,
+        classes=file.classes,
+    )
+
+
+def _whole(file: PredictionFile) -> tuple[Any, Any]:
+    predictions = file.read()
+    return predictions.y_true, predictions.scores
+
+
+def _checks(
+    options: argparse.Namespace, screen: Screen, file: PredictionFile | SketchSource
+) -> list[Check]:
+    """The gates that were asked for."""
+    checks = []
+    if options.fail_above is not None:
+        checks += check_limit(screen, options.fail_above, options.metric, options.upper)
+    if options.worse_than is not None:
+        if isinstance(file, SketchSource):
+            raise ValueError("--worse-than compares the same rows of two files; a sketch has none.")
+        baseline = opened(options, options.worse_than)
+        labels, *probabilities = same_rows([file, baseline], options.normalize)
+        names = (file.path.name, baseline.path.name)
+        notion = options.notion
+        comparison = compare(labels, *probabilities, notion=notion, loss=options.loss, names=names)
+        checks.append(check_baseline(comparison))
+    return checks
+
+
+def _write(
+    options: argparse.Namespace,
+    screen: Screen,
+    file: PredictionFile | SketchSource,
+    checks: Sequence[Check],
+    lines: Sequence[str],
+) -> None:
+    """The files that were asked for."""
+    made = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    name, version = file.path.name, riskalign.__version__
+    facts = {"riskalign": version, "made": made, "command": options.line, "source": str(file.path)}
+    rewritable = _is_rewritable(file)
+    provenance = Provenance(name, options.line, made, version, file.description, rewritable)
+    writers: dict[str, Callable[[], str]] = {
+        "html": partial(to_html, screen, provenance),
+        "json": partial(to_json, screen, **facts),
+        "csv": partial(to_csv, screen),
+        "markdown": partial(to_markdown, screen, name, checks),
+        "junit": partial(to_junit, screen, name, checks, "\n".join(lines)),
+    }
+    for kind, content in writers.items():
+        path: Path | None = getattr(options, kind)
+        if path is not None:
+            write_output(path, content())
+            print_lines([f"wrote {path}"])
+
+
+def command_line(arguments: Sequence[str]) -> str:
+    """The command as it can be typed again."""
+    return shlex.join(["riskalign", *arguments])

@@ -1,0 +1,242 @@
+"""`riskalign sketch`, `merge` and `history`: samples as small files, and periods over time."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from riskalign.cli.output import check_outputs, print_lines, write_output
+from riskalign.cli.reading import opened
+from riskalign.data.arrow import Reading
+from riskalign.data.files.sketches import SUFFIX, read_sketch_file
+from riskalign.data.format import SketchFormatError
+from riskalign.data.notions import BINARY, NOTIONS, TOP_LABEL
+from riskalign.data.sources import parquet_files
+from riskalign.inference.alarm import Alarm
+from riskalign.sketches.batches import sketch_batches, sketch_of_batches
+from riskalign.sketches.history import CalibrationHistory
+from riskalign.sketches.sketch import CalibrationSketch
+
+PARQUET = (".parquet", ".pq")
+OF_PREDICTED = ("wrong", "right")
+"""Classes of a sketch that knows only whether the predicted class was right."""
+
+
+@dataclass(frozen=True)
+class SketchSource:
+    """A sketch in place of a file of predictions.
+
+    Attributes
+    ----------
+    path : where it comes from
+    description : what was read
+    sketch : CalibrationSketch
+    """
+
+    path: Path
+    description: str
+    sketch: CalibrationSketch
+
+    @property
+    def top_label(self) -> bool:
+        """Whether only the predicted class's probability is known."""
+        return self.sketch.notion == BINARY.name and self.sketch.classes == OF_PREDICTED
+
+
+def is_of_many(path: Path) -> bool:
+    """Whether a path is a sketch, a folder or a pattern, not one file of predictions."""
+    many = any(letter in str(path) for letter in "*?[") and not path.exists()
+    return path.suffix.lower() == SUFFIX or path.is_dir() or many
+
+
+def open_sketch(options: argparse.Namespace, path: Path) -> SketchSource:
+    """A sketch file, or the sketch of a folder or a pattern of Parquet files."""
+    if path.suffix.lower() == SUFFIX:
+        sketch = load_sketch(path)
+        of_predicted = sketch.classes == OF_PREDICTED and options.notion == TOP_LABEL.name
+        if options.notion not in (None, sketch.notion) and not of_predicted:
+            raise ValueError(
+                f"{path}: --notion {options.notion} cannot be asked of a {sketch.notion} sketch. "
+                "Make the sketch with that --notion."
+            )
+        words = f"a {sketch.notion} sketch, {len(sketch.classes):,} classes"
+        return SketchSource(path, words, sketch)
+    dataset = parquet_files([path])
+    layout = _reading(options, dataset.schema.names).layout
+    words = f"{len(dataset.files):,} Parquet files, {layout}"
+    return SketchSource(path, words, _of_parquet(options, [path]))
+
+
+def load_sketch(path: Path) -> CalibrationSketch:
+    """The sketch of a file."""
+    blob = read_sketch_file(path)
+    try:
+        return CalibrationSketch.from_bytes(blob)
+    except SketchFormatError as error:
+        raise SketchFormatError(f"{path}: {error}") from None
+
+
+def sketch(options: argparse.Namespace) -> int:
+    """`riskalign sketch`."""
+    check_outputs({"--output": options.output}, options.files)
+    parquet = [path for path in options.files if path.suffix.lower() in PARQUET or is_of_many(path)]
+    parquet = [path for path in parquet if path.suffix.lower() != SUFFIX]
+    parts = [_of_parquet(options, parquet)] if parquet else []
+    parts += [_of_file(options, path) for path in options.files if path not in parquet]
+    return _store(_merged(parts, options.files), options.output)
+
+
+def merge(options: argparse.Namespace) -> int:
+    """`riskalign merge`."""
+    check_outputs({"--output": options.output}, options.files)
+    return _store(
+        _merged([load_sketch(path) for path in options.files], options.files), options.output
+    )
+
+
+def history(options: argparse.Namespace) -> int:
+    """`riskalign history`."""
+    outputs = {"--output": options.output, "--json": options.json, "--csv": options.csv}
+    check_outputs(outputs, [options.folder] if options.folder.is_file() else [])
+    days = CalibrationHistory.load(options.folder)
+    shown = days.windows(options.window)
+    if not len(shown):
+        raise ValueError(f"--window {options.window}: there are only {len(days)} periods.")
+    asked = {"notion": options.notion, "loss": options.loss}
+    columns = shown.to_columns(**asked)
+    alarm = days.alarm(
+        reference=options.reference * options.window,
+        window=options.window,
+        alpha=options.alpha,
+        tolerance=options.tolerance,
+        **asked,
+    )
+    print_lines([*_table(columns, alarm), "", *str(alarm).splitlines()])
+    if options.json is not None:
+        content = {"periods": _plain(columns), "alarm": alarm.to_dict()}
+        _write(options.json, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    if options.csv is not None:
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
+        _write(options.csv, text.getvalue())
+    if options.output is not None:
+        _draw(shown, alarm, options.output, asked)
+    return int(alarm.raised and options.fail_on_alarm)
+
+
+def _reading(options: argparse.Namespace, columns: Sequence[str]) -> Reading:
+    return Reading.of(
+        columns,
+        label=options.label,
+        probs=options.probs,
+        classes=options.classes,
+        from_logits=options.logits,
+        normalize=options.normalize,
+    )
+
+
+def _of_parquet(options: argparse.Namespace, paths: Sequence[Path]) -> CalibrationSketch:
+    found: CalibrationSketch = sketch_batches(
+        list(paths),
+        label=options.label,
+        probs=options.probs,
+        notion=options.notion,
+        classes=options.classes,
+        from_logits=options.logits,
+        normalize=options.normalize,
+    )
+    return found
+
+
+def _of_file(options: argparse.Namespace, path: Path) -> CalibrationSketch:
+    if path.suffix.lower() == SUFFIX:
+        return load_sketch(path)
+    file = opened(options, path)
+    if file.top_label:
+        if options.notion is not None and NOTIONS[options.notion].whole_rows:
+            raise ValueError(
+                f"--notion {options.notion} needs the probabilities of all classes; {path} has "
+                "only that of the predicted class."
+            )
+        words = np.array(OF_PREDICTED, dtype=object)
+        batches = ((words[part.labels], part.scores) for part in file.batches())
+        return sketch_of_batches(batches, notion=BINARY.name, classes=OF_PREDICTED)
+    return sketch_of_batches(
+        file,
+        notion=options.notion,
+        classes=file.classes,
+        from_logits=file.from_logits,
+        normalize=options.normalize,
+    )
+
+
+def _merged(parts: Sequence[CalibrationSketch], names: Sequence[Path]) -> CalibrationSketch:
+    merged = parts[0]
+    for part in parts[1:]:
+        try:
+            merged.merge(part)
+        except ValueError as error:
+            listed = ", ".join(map(str, names[:3])) + (", ..." if len(names) > 3 else "")
+            raise ValueError(f"{listed}: {error}") from None
+    return merged
+
+
+def _store(found: CalibrationSketch, path: Path) -> int:
+    blob = found.to_bytes()
+    write_output(path, blob)
+    kind = "all of them" if found.is_exact else "rounded"
+    print_lines(
+        [
+            f"wrote {path}: {found.notion}, {len(found.classes):,} classes, "
+            f"{found.n_samples:,} rows ({kind}), {len(blob):,} bytes"
+        ]
+    )
+    return 0
+
+
+def _table(columns: dict[str, list[Any]], alarm: Alarm) -> Iterator[str]:
+    """A row per period; the one of the alarm is marked."""
+    width = max(len("period"), *(len(str(name)) for name in columns["period"]))
+    width = min(width, 28)
+    yield f"{'period':<{width}}  {'rows':>13}  {'error':>9}  {'95% interval':^21}  {'f - y':>8}"
+    for name, n, value, low, high, gap in zip(
+        *(columns[key] for key in ("period", "n", "value", "low", "high", "overconfidence")),
+        strict=True,
+    ):
+        shown = str(name) if len(str(name)) <= width else str(name)[: width - 3] + "..."
+        mark = "  alarm" if name == alarm.at else ""
+        ends = f"{low:>9.6f} to {high:<9.6f}"
+        yield f"{shown:<{width}}  {n:>13,}  {value:>9.6f}  {ends}  {gap:>+8.4f}{mark}"
+
+
+def _plain(columns: dict[str, list[Any]]) -> list[dict[str, Any]]:
+    rows = zip(*columns.values(), strict=True)
+    return [dict(zip(columns, row, strict=True)) for row in rows]
+
+
+def _write(path: Path, text: str) -> None:
+    write_output(path, text)
+    print_lines([f"wrote {path}"])
+
+
+def _draw(shown: CalibrationHistory, alarm: Alarm, path: Path, asked: dict[str, Any]) -> None:
+    kind = path.suffix.lower().removeprefix(".")
+    if kind not in ("png", "svg", "pdf"):
+        raise ValueError(f"--output {path}: pictures end in .png, .svg or .pdf.")
+    ax = shown.plot(alarm=alarm, **asked)
+    stream = io.BytesIO()
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    figure.savefig(stream, format=kind, dpi=150)
+    write_output(path, stream.getvalue())
+    print_lines([f"wrote {path}"])

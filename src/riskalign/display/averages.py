@@ -1,0 +1,122 @@
+"""Means: what was predicted on average against what came true."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from scipy.special import ndtri
+
+from riskalign.equations.arrays import FloatArray
+
+CONFIDENCE = 0.95
+"""The confidence of intervals that are printed where none was asked for."""
+
+DIRECTIONS = {0: "no clear direction", 1: "over-confident", -1: "under-confident"}
+"""Words for the sign of a gap, where its interval excludes 0."""
+
+SIDES = {0: "no clear direction", 1: "too high", -1: "too low"}
+"""The same for the probability of one class."""
+
+
+@dataclass(frozen=True)
+class Overconfidence:
+    """Signed differences, positive where the model is over-confident.
+
+    Attributes
+    ----------
+    per_class : (K,), mean of f - R; for binary and top-label errors the one probability's
+    top_label : the same for the class each row ranks first; mean of f - y where a sketch holds a
+        part of the rows
+    gap : mean of f - y as observed, for binary errors of the one probability, for others of the
+        class each row ranks first: mean confidence less accuracy
+    gap_error : the standard error of `gap`
+    confidence : that of `gap_interval`
+    """
+
+    per_class: FloatArray
+    top_label: float
+    gap: float
+    gap_error: float
+    confidence: float = CONFIDENCE
+
+    @property
+    def gap_interval(self) -> tuple[float, float]:
+        """The interval of the gap, by the normal approximation."""
+        reach = float(ndtri((1 + self.confidence) / 2)) * self.gap_error
+        return self.gap - reach, self.gap + reach
+
+    @property
+    def sign(self) -> int:
+        """The sign of the gap where its interval excludes 0, else 0."""
+        low, high = self.gap_interval
+        return int(low > 0) - int(high < 0)
+
+
+@dataclass(frozen=True)
+class BinarySummary:
+    """One probability on average, and its logistic recalibration.
+
+    The recalibration is log-odds(R) = intercept + slope log-odds(f): a calibrated model has slope
+    1 and intercept 0, and a slope below 1 says that predictions are too extreme.
+
+    Attributes
+    ----------
+    mean_prediction, frequency : the means of f and of y
+    ratio, ratio_interval : mean_prediction / frequency; infinite where the class never occurs,
+        NaN where it is never predicted either
+    slope, slope_interval, intercept, intercept_interval : of the logistic recalibration
+    confidence : that of the intervals
+    """
+
+    mean_prediction: float
+    frequency: float
+    ratio: float
+    ratio_interval: tuple[float, float]
+    slope: float
+    slope_interval: tuple[float, float]
+    intercept: float
+    intercept_interval: tuple[float, float]
+    confidence: float
+
+    @property
+    def sign(self) -> int:
+        """1 where the probability is too high, -1 where it is too low, 0 where that is not clear.
+
+        It is clear if the interval of the ratio excludes 1.
+        """
+        low, high = self.ratio_interval
+        return int(low > 1) - int(high < 1)
+
+    @property
+    def direction(self) -> str:
+        """The sign in words, with the factor: "1.7 times too high"."""
+        value, least, _ = self.factor()
+        if self.sign == 0 or least == "inf":
+            return SIDES[self.sign]
+        times = f"at least {least}" if value == "inf" else value
+        return f"{times} times {SIDES[self.sign]}"
+
+    def factor(self) -> tuple[str, str, str]:
+        """The ratio and the ends of its interval, inverted where the probability is too low.
+
+        They have as many digits as tell the near end from 1.
+        """
+        value, (low, high) = self.ratio, self.ratio_interval
+        if self.sign < 0:
+            value, low, high = (1 / x if x > 0 else math.inf for x in (value, high, low))
+        digits = 2 if self.sign == 0 else next((d for d in (1, 2, 3) if low >= 1 + 10**-d), 4)
+        return f"{value:.{digits}f}", f"{low:.{digits}f}", f"{high:.{digits}f}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers as JSON-ready types, None where they are not finite."""
+        return {
+            name: [finite(x) for x in value] if isinstance(value, tuple) else finite(value)
+            for name, value in vars(self).items()
+        }
+
+
+def finite(x: float) -> float | None:
+    """A number for JSON: None where it is not finite."""
+    return x if math.isfinite(x) else None

@@ -1,0 +1,425 @@
+"""A calibration error in words: its verdict, its rows, its table of classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from riskalign.data.notions import NOTIONS
+from riskalign.display import help, numbers, svg
+from riskalign.display.averages import SIDES, BinarySummary, Overconfidence
+from riskalign.display.judgement import DEFAULT, FACTOR, Thresholds, Verdict, judge
+from riskalign.display.notebook import framed
+from riskalign.display.table import Row, columns, text_rows, wrapped
+from riskalign.equations.arrays import FloatArray
+from riskalign.equations.evidence import ClassEvidence
+
+LOSSES = {"l2": "squared error", "kl": "log loss", "ranked": "ranked probability score"}
+"""Losses in a sentence."""
+
+SHOWN, NAME, WIDE = 5, 40, 100
+"""Classes that `print` lists, letters of a class's name, and columns of the text."""
+
+
+STATISTIC = "spiegelhalter"
+"""The one value that is not the size of an error."""
+
+
+class Searched(Protocol):
+    """How a bandwidth was found, as far as it is described here."""
+
+    @property
+    def criterion(self) -> str:
+        """The criterion's name."""
+
+    @property
+    def at_edge(self) -> Any:
+        """Whether the choice is at the edge of the candidates, one per class."""
+
+
+class Sided(Protocol):
+    """A part of an error, as far as it is described here."""
+
+    @property
+    def value(self) -> float:
+        """The part."""
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Its interval, where there is one."""
+
+
+class Described:
+    """What a result says to people; the base of `CalibrationResult`."""
+
+    if TYPE_CHECKING:
+        value: float
+        risk: float
+        refinement: float | None
+        reconstructed_risk: float | None
+        bandwidth: float | FloatArray | None
+        per_class: FloatArray | None
+        overconfidence: Overconfidence | None
+        notion: str
+        loss: str
+        estimator: str | None
+        kernel: str | None
+        definition: str
+        classes: tuple[str, ...]
+        n_samples: int
+        method: str
+        norm: str | None
+        note: str
+        interval: tuple[float, float] | None
+        confidence: float | None
+        too_high: Sided | None
+        too_low: Sided | None
+        binary: BinarySummary | None
+        evidence: ClassEvidence | None
+        curve: Callable[[object], Any] | None
+
+        @property
+        def direction(self) -> str | None:
+            """Which way the probabilities err."""
+
+        @property
+        def root(self) -> float:
+            """The typical gap of a squared error."""
+
+    @property
+    def _one_class(self) -> bool:
+        """Whether the probability is that of one and the same class."""
+        return NOTIONS[self.notion].is_one_class
+
+    @property
+    def in_points(self) -> bool:
+        """Whether the error has a typical gap in percentage points."""
+        return (self.loss == "l2" or self.norm is not None) and self.norm != STATISTIC
+
+    @property
+    def gap(self) -> float:
+        """The typical gap as a difference of probabilities, at least 0."""
+        return self._typical(self.value)
+
+    @property
+    def gap_interval(self) -> tuple[float, float] | None:
+        """The interval of the typical gap, None where there is none."""
+        if self.interval is None or not self.in_points:
+            return None
+        low, high = (self._typical(end) for end in self.interval)
+        return low, high
+
+    def _typical(self, error: float) -> float:
+        """The typical gap of one probability, from an error in the units of `value`."""
+        n = 1 if self.per_class is None else len(self.per_class)
+        if self.norm is None:
+            return float(np.sqrt(max(error, 0.0) / n))
+        return max(error, 0.0) / (n**0.5 if self.norm == "l2" else n)
+
+    def verdict(self, thresholds: Thresholds = DEFAULT) -> Verdict:
+        """How large the typical gap is, and whether it is more than chance.
+
+        For losses without a typical gap in points, only whether the error is more than chance:
+        "good" or "unclear" if not, "poor" if so.
+
+        Examples
+        --------
+        >>> import riskalign as ra
+        >>> data = ra.datasets.temperature(2000, 3, t2=0.4, seed=0)
+        >>> result = ra.calibration_error(data.y_true, data.y_prob, confidence=0.95)
+        >>> result.verdict().grade, result.verdict().significant
+        ('bad', True)
+        """
+        if not self.in_points:
+            significant = None if self.interval is None else self.interval[0] > 0
+            grade = {None: "unclear", False: "good", True: "poor"}[significant]
+            return Verdict(grade, max(self.value, 0.0), self.interval, significant)
+        found = judge(self.gap, self.gap_interval, thresholds)
+        if self.binary is not None and self.binary.sign:
+            low, high = self.binary.ratio_interval
+            if low > FACTOR or high < 1 / FACTOR:
+                found = found.at_least("poor")
+        return found
+
+    def sentence(
+        self, thresholds: Thresholds = DEFAULT, subject: str = "the model", *, many: bool = False
+    ) -> str:
+        """The verdict as a sentence about a subject, which may be a plural."""
+        found = self.verdict(thresholds)
+        size, ends = self._size(found), ""
+        if found.interval is None:
+            return f"The {size}."
+        ends = f" ({self.confidence:.0%} CI {self._between(found.interval)})"
+        verb = "are" if many else "is"
+        if found.significant:
+            off = "miscalibrated"
+            if self.in_points and thresholds.grade(self.gap) == "good":
+                off = "off by little, though by more than chance"
+                if found.grade != "good":  # a small difference, but a large factor
+                    off = "miscalibrated, although by little in percentage points"
+            return f"{subject[0].upper()}{subject[1:]} {verb} {off}: the {size}{ends}."
+        none = f"We found no evidence that {subject} {verb} miscalibrated"
+        if self.per_class is None and self.direction not in (None, SIDES[0]):
+            none = f"Beyond the averages, we found no evidence that {subject} {verb} miscalibrated"
+        if found.grade == "unclear":
+            high = f"{numbers.points(found.interval[1])} points{self._per}"
+            return (
+                f"{none}; with {self.n_samples:,} rows, typical gaps below {high} cannot be ruled "
+                "out."
+            )
+        return f"{none}: the {size}{ends}."
+
+    @property
+    def _per(self) -> str:
+        return " per class" if self.per_class is not None else ""
+
+    def _size(self, found: Verdict) -> str:
+        if self.norm == STATISTIC:
+            return f"statistic is {numbers.number(self.value)} ({self.note})"
+        if not self.in_points:
+            name = f"{NOTIONS[self.notion].title} calibration error ({self._loss})"
+            return f"{name} is {numbers.number(found.gap)}"
+        gap = f"{numbers.points(found.gap)} points{self._per}"
+        return f"typical gap between predicted and true probability is {gap}"
+
+    def _between(self, interval: tuple[float, float]) -> str:
+        if self.in_points:
+            return numbers.points_between(*interval)
+        return " to ".join(map(numbers.number, interval))
+
+    @property
+    def _loss(self) -> str:
+        return LOSSES.get(self.loss, self.loss)
+
+    # ---- rows ------------------------------------------------------------------------
+
+    def gap_row(self, thresholds: Thresholds = DEFAULT) -> Row:
+        """The typical gap with its interval and grade; for other losses the error itself."""
+        found = self.verdict(thresholds)
+        ends = found.interval
+        if not self.in_points:
+            between = "" if ends is None else " to ".join(map(numbers.number, ends))
+            words = {None: "", False: "no evidence of an error", True: "more than chance"}
+            if self.norm == STATISTIC:
+                return Row("z", numbers.number(self.value), "", self.note, self.definition)
+            return Row("calibration error", numbers.number(found.gap), between,
+                       words[found.significant], self.definition)  # fmt: skip
+        between = "" if ends is None else f"{numbers.points_between(*ends)} pts"
+        name = NOTIONS[self.notion].gap if self.norm is None else "calibration error"
+        size = judge(self.gap, self.gap_interval, thresholds).grade
+        if size != found.grade:
+            size = f"{found.grade} by the factor"
+        meaning = help.TYPICAL if self.norm is None else self.definition
+        return Row(name, f"{numbers.points(found.gap)} pts", between, size, meaning)
+
+    def side_rows(self) -> list[Row]:
+        """The parts of the error by probabilities that are too high and too low."""
+        rows = []
+        for name, side in (("too high", self.too_high), ("too low", self.too_low)):
+            if side is None:
+                continue
+            ends, between = side.interval, ""
+            if ends is not None:
+                between = f"{numbers.points_between(*map(self._typical, ends))} pts"
+            value = f"{numbers.points(self._typical(side.value))} pts"
+            rows.append(Row(f"of which {name}", value, between, "", help.SIDE))
+        return rows
+
+    def average_rows(self) -> list[Row]:
+        """Predicted against observed on average."""
+        if self.binary is not None:
+            return list(_binary_rows(self.binary, self.classes))
+        if self.overconfidence is None:
+            return []
+        gaps = self.overconfidence
+        name = "predicted - observed" if self._one_class else "confidence - accuracy"
+        return [
+            Row(
+                name,
+                f"{numbers.points(gaps.gap, signed=True)} pts",
+                f"{numbers.points_between(*gaps.gap_interval, signed=True)} pts",
+                self.direction or "",
+                help.DIRECTION,
+            )
+        ]
+
+    def detail_rows(self) -> list[Row]:
+        """What the error was computed from, in the units of the loss."""
+        between = ""
+        if self.interval is not None:
+            between = "{:.6f} to {:.6f}".format(*self.interval)
+        rows = [
+            Row("calibration error", f"{self.value:.6f}", between, self.definition, help.INTERVAL)
+        ]
+        if self.norm is None:
+            if self.refinement is not None:
+                left, meaning = f"{self.refinement:.6f}", "remains after perfect recalibration"
+                rows.append(Row("refinement", left, "", meaning, help.REFINEMENT))
+            rows.append(
+                Row("risk", f"{self.risk:.6f}", "", f"mean {self._loss}, observed", help.RISK)
+            )
+            if self.reconstructed_risk is not None and self.estimator != "debiased":
+                rebuilt = f"{self.reconstructed_risk:.6f}"
+                rows.append(Row("reconstructed risk", rebuilt, "", "mean <R, l(f)>"))
+        if self.bandwidth is not None:
+            rows.append(Row("smoothing", "", "", self.smoothing))
+        else:
+            note = f"; {self.note}" if self.note else ""
+            rows.append(Row("method", "", "", f"{self.method}{note}"))
+        return rows
+
+    @property
+    def smoothing(self) -> str:
+        """The bandwidth, or the range of bandwidths, and how it was found."""
+        h = np.atleast_1d(np.asarray(self.bandwidth, dtype=np.float64))
+        search: Searched | None = getattr(self, "search", None)
+        origin = "given" if search is None else search.criterion
+        low, high = f"{h.min():.3g}", f"{h.max():.3g}"
+        value = low if low == high else f"{low} to {high}"
+        text = f"bandwidth {value}{' for all classes' if len(h) > 1 and low == high else ''}"
+        text += f"{', one per class' if low != high else ''} ({origin})"
+        edges = 0 if search is None else int(np.count_nonzero(search.at_edge))
+        if not edges:
+            return text
+        some = f" for {edges} of {len(h)} classes" if len(h) > 1 else ""
+        if self.estimator == "debiased":
+            return f"{text}, as wide as allowed{some}: the fitted start explains the gap"
+        return f"{text}, at the edge of the range that was searched{some}"
+
+    # ---- classes ---------------------------------------------------------------------
+
+    def class_share(self, k: int) -> float | None:
+        """The part of the class-wise error that class k has; a negative estimate counts as 0.
+
+        None where the whole is not more than chance: parts of next to nothing say nothing.
+        """
+        whole = self.value if self.interval is None else self.interval[0]
+        if self.per_class is None or whole <= 0:
+            return None
+        share = max(float(self.per_class[k]), 0.0) / self.value
+        return share**2 if self.norm == "l2" else share  # squares add up
+
+    def class_grid(self, most: int = SHOWN, name: int = 20) -> list[tuple[str, ...]]:
+        """The classes with the strongest evidence, as a table whose first row is its head."""
+        if self.per_class is None or self.evidence is None:
+            return []
+        found, errors = self.evidence, np.maximum(self.per_class, 0.0)
+        roots = np.sqrt(errors) if self.norm is None else errors
+        head = ("class", "predicted", "observed", "gap (95% CI), points", "typical", "share", "")
+        words = found.directions
+        rows: list[tuple[str, ...]] = [head]
+        for k in found.order(self.per_class)[:most].tolist():
+            part = self.class_share(k)
+            rows.append(
+                (
+                    numbers.shortened(self.classes[k], name),
+                    numbers.percent(float(found.mean_prediction[k])),
+                    numbers.percent(float(found.frequency[k])),
+                    gap_with_interval(found, k),
+                    numbers.points(float(roots[k])),
+                    "-" if part is None else f"{part:.0%}",
+                    words[k],
+                )
+            )
+        return rows
+
+    # ---- as a whole ------------------------------------------------------------------
+
+    @property
+    def title(self) -> str:
+        """What was estimated, of how many rows."""
+        measure = self._loss if self.norm is None else f"{self.norm} norm"
+        if self.norm == STATISTIC:
+            measure = "Spiegelhalter's z"
+        classes = f", {len(self.classes):,} classes" if self.classes else ""
+        notion = NOTIONS[self.notion].title
+        return (
+            f"{notion[0].upper()}{notion[1:]} calibration ({measure}): {self.n_samples:,} rows"
+            f"{classes}"
+        )
+
+    def __repr__(self) -> str:
+        """One line."""
+        found = self.verdict()
+        size = f"{found.grade}, " if self.in_points else ""
+        ends = "" if self.interval is None else f", interval=({_ends(self.interval)})"
+        return (
+            f"<CalibrationResult: {self.notion}, {self.loss}, value={self.value:.4g}{ends}, "
+            f"{size}n={self.n_samples:,}>"
+        )
+
+    def __str__(self) -> str:
+        """A short table."""
+        lines = [self.title, "", *wrapped(self.sentence(), "  ", WIDE), ""]
+        lines += text_rows([self.gap_row(), *self.side_rows(), *self.average_rows()], WIDE)
+        grid = self.class_grid(name=NAME - 14)
+        if grid:
+            lines += ["", *columns(grid, left=(0, 3, 6))]
+            lines += _more(len(self.classes), len(grid) - 1, self.evidence)
+        return "\n".join([*lines, "", "Details", *text_rows(self.detail_rows(), WIDE)])
+
+    def _repr_html_(self) -> str:
+        """The table and a small diagram, for notebooks."""
+        rows = [self.gap_row(), *self.side_rows(), *self.average_rows(), *self.detail_rows()]
+        return framed(self.title, self.sentence(), rows, self._picture(), self.class_grid())
+
+    def _picture(self) -> str:
+        if self.per_class is not None and self.evidence is not None:
+            worst = self.evidence.order(self.per_class)[:SHOWN]
+            ends = (self.evidence.gaps, self.evidence.low, self.evidence.high)
+            gaps, low, high = ((100 * each[worst]).tolist() for each in ends)
+            return svg.interval_bars(gaps, low, high)
+        if self.curve is not None and not NOTIONS[self.notion].joint:
+            curve = self.curve(np.linspace(0, 1, 61))
+            return svg.reliability(curve.grid, curve.conditional, *curve.band())
+        return svg.split_bar(self.value / self.risk) if self.risk > 0 else ""
+
+
+def gap_with_interval(found: ClassEvidence, k: int) -> str:
+    """The mean gap of a class with its interval, in points."""
+    gap = numbers.points(float(found.gaps[k]), signed=True)
+    return f"{gap} ({numbers.points_between(found.low[k], found.high[k], signed=True)})"
+
+
+def _more(n_classes: int, shown: int, found: ClassEvidence | None) -> list[str]:
+    """How many classes are not shown, and how many of all are off beyond chance."""
+    assert found is not None
+    off = int(found.findings.sum())
+    rest = f"{n_classes - shown} more classes; " if n_classes > shown else ""
+    corrected = f"corrected for {n_classes:,} classes" if n_classes > 1 else ""
+    return [f"  {rest}{off} of {n_classes:,} are off by more than chance ({corrected})"]
+
+
+def _binary_rows(found: BinarySummary, classes: Sequence[str]) -> list[Row]:
+    subject = f"of class {numbers.shortened(classes[-1], 30)}" if classes else ""
+    digits = numbers.digits_from_one(*found.ratio_interval) if found.sign else 2
+    return [
+        Row("mean predicted", numbers.percent(found.mean_prediction), "", subject),
+        Row("observed", numbers.percent(found.frequency)),
+        Row(
+            "predicted / observed",
+            numbers.ratio(found.ratio, digits),
+            numbers.ratio_between(*found.ratio_interval, digits),
+            found.direction,
+            help.RATIO,
+        ),
+        Row(
+            "calibration slope",
+            f"{found.slope:.2f}",
+            numbers.ratio_between(*found.slope_interval),
+            "1 is ideal",
+            help.SLOPE,
+        ),
+        Row(
+            "calibration intercept",
+            f"{found.intercept:.2f}",
+            numbers.ratio_between(*found.intercept_interval),
+            "0 is ideal",
+        ),
+    ]
+
+
+def _ends(interval: tuple[float, float]) -> str:
+    return ", ".join(f"{end:.4g}" for end in interval)

@@ -1,0 +1,105 @@
+"""What to do: what recalibration would gain, and whether it is worth it."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from riskalign.display.numbers import number, points
+from riskalign.recalibration.gains import Gain
+
+WORTH = 0.005
+"""The share of the log loss that a recalibration must save to be worth it."""
+
+TIE = 0.002
+"""Within this share of the lowest log loss, or a standard error, the simpler method is taken ..."""
+
+REST = 0.1
+"""... if it leaves no more than this share of the calibration error beyond what others leave."""
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What each way of recalibrating would gain.
+
+    Attributes
+    ----------
+    notion : whose calibration error is compared
+    n_classes : over which a class-wise error is averaged, otherwise 1
+    gains : from the simplest method to the most flexible
+    in_points : whether errors have a typical gap in percentage points
+    n_samples : all rows, of which some were looked at
+    """
+
+    notion: str
+    n_classes: int
+    gains: tuple[Gain, ...]
+    in_points: bool
+    n_samples: int
+
+    @property
+    def chosen(self) -> Gain | None:
+        """The method to take; None if no method lowers the log loss enough."""
+        if not self.gains:
+            return None
+        before = self.gains[0].log_loss_before
+        lowest = min(gain.log_loss_after for gain in self.gains)
+        if before - lowest < WORTH * before:
+            return None
+        tied = [
+            gain
+            for gain in self.gains
+            if gain.log_loss_after <= lowest + max(TIE * before, gain.log_loss_doubt)
+        ]
+        least = min(max(gain.error_after, 0.0) for gain in tied)
+        most = least + REST * max(tied[0].error_before, 0.0)
+        return next(gain for gain in tied if gain.error_after <= most)
+
+    def size(self, error: float) -> str:
+        """An error as people read it: its typical gap, or itself."""
+        if not self.in_points:
+            return number(max(error, 0.0))
+        return f"{points(self.gap(error))} pts"
+
+    def gap(self, error: float) -> float:
+        """The typical gap of an error."""
+        return float((max(error, 0.0) / self.n_classes) ** 0.5)
+
+    @property
+    def sentence(self) -> str:
+        """The advice in a sentence."""
+        chosen = self.chosen
+        if chosen is None:
+            return (
+                "Recalibration would gain next to nothing: no method lowers the log loss by 0.5%."
+            )
+        saved = 1 - chosen.log_loss_after / chosen.log_loss_before
+        falls = f"the log loss falls by {saved:.1%}"
+        if chosen.error_after < chosen.error_before and chosen.error_before > 0:
+            name = "typical gap" if self.in_points else "calibration error"
+            before, after = self.size(chosen.error_before), self.size(chosen.error_after)
+            falls = f"the {name} falls from {before} to {after}, the log loss by {saved:.1%}"
+        return f"Recalibrate by {chosen.description}: {falls} (cross-fitted on {self.rows})."
+
+    @property
+    def rows(self) -> str:
+        """How many rows were looked at, in words."""
+        n = self.gains[0].n if self.gains else 0
+        if n < self.n_samples:
+            return f"{n:,} of the {self.n_samples:,} rows"
+        return f"all {n:,} rows"
+
+    def command(self, source: str) -> str:
+        """The command that recalibrates a file; empty if none is advised, or there is no file."""
+        if self.chosen is None or not source:
+            return ""
+        return self.chosen.command.replace("FILE", source)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers as JSON-ready types."""
+        return {
+            "sentence": self.sentence,
+            "notion": self.notion,
+            "chosen": None if self.chosen is None else self.chosen.method,
+            "gains": [asdict(gain) for gain in self.gains],
+        }

@@ -1,0 +1,220 @@
+"""The first screen for other programs: JSON, CSV, Markdown and JUnit."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+from xml.sax.saxutils import escape, quoteattr
+
+from riskalign.display.averages import finite
+from riskalign.report import words
+from riskalign.report.screen import Screen
+
+SCHEMA = 2
+"""Version of the JSON: it grows with every change that could break a reader."""
+
+LISTED = 10
+"""Classes that Markdown lists."""
+
+
+FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""First letters of a cell that spreadsheets take for a formula; the last four are full-width."""
+
+
+class Checked(Protocol):
+    """The outcome of one gate."""
+
+    @property
+    def name(self) -> str:
+        """What was compared."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether the gate failed."""
+
+    @property
+    def message(self) -> str:
+        """What was found."""
+
+
+def to_dict(screen: Screen, **facts: Any) -> dict[str, Any]:
+    """The screen as JSON-ready types; `facts` say where it comes from."""
+    result, scores = screen.result, screen.scores
+    return {
+        "schema": SCHEMA,
+        **facts,
+        "complete": not screen.stage,
+        "verdict": {
+            "headline": words.headline(screen),
+            "grade": screen.grade,
+            "sentences": list(words.sentences(screen)),
+            "thresholds": vars(screen.options.thresholds),
+            "answers": [_answer(screen, k) for k in range(len(screen.answers))],
+        },
+        "n_samples": screen.n_samples,
+        **({} if scores is None else vars(scores) | {"mean_confidence": scores.confidence}),
+        "p_value": None if screen.test is None else screen.test.p_value,
+        **({} if result is None else result.to_dict()),
+        "top_label": None if screen.top is None else screen.top.to_dict(),
+        "class_table": [_class(screen, k) for k in screen.class_order],
+        "test": None if screen.test is None else screen.test.to_dict(),
+        "advice": None if screen.advice is None else screen.advice.to_dict(),
+    }
+
+
+def _answer(screen: Screen, k: int) -> dict[str, Any]:
+    answer = screen.answers[k]
+    found = screen.verdict_of(answer)
+    return {
+        "question": words.question(screen, answer),
+        "notion": answer.notion,
+        "grade": found.grade,
+        "significant": found.significant,
+        "typical_gap": found.gap if answer.in_points else None,
+        "typical_gap_interval": None if answer.gap_interval is None else list(answer.gap_interval),
+    }
+
+
+def _class(screen: Screen, k: int) -> dict[str, Any]:
+    found, error = screen.evidence, screen.class_errors.get(k)
+    assert found is not None
+    interval = None if error is None or error.interval is None else list(error.interval)
+    return {
+        "class": found.names[k],
+        "number": k,
+        "count": float(found.counts[k]),
+        "mean_prediction": float(found.mean_prediction[k]),
+        "frequency": float(found.frequency[k]),
+        "gap": float(found.gaps[k]),
+        "gap_interval": [float(found.low[k]), float(found.high[k])],
+        "error": None if error is None else error.value,
+        "error_interval": interval,
+        "share": screen.share(k),
+        "p_value": float(found.p_values[k]),
+        "beyond_chance": bool(found.findings[k]),
+        "direction": found.directions[k],
+    }
+
+
+def to_json(screen: Screen, **facts: Any) -> str:
+    """The screen as JSON."""
+    return json.dumps(_plain(to_dict(screen, **facts)), indent=2, ensure_ascii=False) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    """The same without numbers that JSON does not have."""
+    if isinstance(value, float):
+        return finite(value)
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    return [_plain(part) for part in value] if isinstance(value, list) else value
+
+
+def to_csv(screen: Screen) -> str:
+    """A row for each class, or for the one question of other notions."""
+    if screen.evidence is not None:
+        rows = [_class(screen, k) for k in sorted(screen.class_order)]
+        for row in rows:
+            for name in ("gap_interval", "error_interval"):
+                ends = row.pop(name)
+                row[name.replace("interval", "low")], row[name.replace("interval", "high")] = (
+                    ends or (None, None)
+                )
+    else:
+        assert screen.result is not None
+        columns = screen.result.to_columns()
+        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: _harmless(value) for name, value in row.items()} for row in rows)
+    return text.getvalue()
+
+
+def _harmless(value: object) -> object:
+    """Text that spreadsheets would take for a formula, marked as text by an apostrophe."""
+    if isinstance(value, str) and value.lstrip(" ").startswith(FORMULAS):
+        return f"'{value}"
+    return value
+
+
+def to_markdown(screen: Screen, heading: str, checks: Sequence[Checked] = ()) -> str:
+    """The screen for a GitHub step summary or a pull request."""
+    return "\n".join(_markdown_lines(screen, heading, checks)) + "\n"
+
+
+def _markdown_lines(screen: Screen, heading: str, checks: Sequence[Checked]) -> Iterator[str]:
+    yield f"## {_cell(words.headline(screen))}"
+    yield ""
+    yield _cell(f"{heading} ({words.subject(screen)})")
+    yield ""
+    for check in checks:
+        yield f"- {'**failed**' if check.failed else 'passed'}: {_cell(check.message)}"
+    for sentence in words.sentences(screen):
+        yield f"- {_cell(sentence)}"
+    yield ""
+    level = f"{screen.options.confidence:.0%} CI"
+    yield from _markdown_table(
+        ("", "value", level, ""),
+        [(r.name, r.value, r.interval, r.note) for r in words.rows(screen) if r.name],
+    )
+    if screen.evidence is not None:
+        yield ""
+        order = screen.class_order
+        cells = [words.class_cells(screen, k, 40) for k in order[:LISTED]]
+        yield from _markdown_table(words.class_head(screen), cells)
+        if len(order) > LISTED:
+            yield ""
+            yield f"{LISTED} of {len(order):,} classes, by evidence."
+    if screen.advice is not None:
+        yield ""
+        yield f"**What to do.** {_cell(screen.advice.sentence)}"
+    yield ""
+    yield "<details><summary>Details</summary>"
+    yield ""
+    details = [(r.name, r.value, r.interval, r.note) for r in words.detail_rows(screen)]
+    yield from _markdown_table(("", "value", level, ""), details)
+    yield ""
+    yield "</details>"
+
+
+def _markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(_cell(cell) for cell in head)} |"
+    yield f"|{' --- |' * len(head)}"
+    for row in rows:
+        yield f"| {' | '.join(_cell(cell) for cell in row)} |"
+
+
+def _cell(text: str) -> str:
+    """Text without meaning for Markdown or HTML: names come from files."""
+    line = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    for letter in "\\`*_{}[]|#~":
+        line = line.replace(letter, f"\\{letter}")
+    return line
+
+
+def to_junit(screen: Screen, heading: str, checks: Sequence[Checked], text: str) -> str:
+    """The gates as JUnit test cases; without a gate, one case that passes."""
+    failures = sum(check.failed for check in checks)
+    cases = []
+    for check in checks:
+        name = quoteattr(_xml(check.name))
+        body = f"<failure message={quoteattr(_xml(check.message))}/>" if check.failed else ""
+        cases.append(f'  <testcase classname="riskalign" name={name}>{body}</testcase>\n')
+    if not checks:
+        name = quoteattr(_xml(words.headline(screen)))
+        cases.append(f'  <testcase classname="riskalign" name={name}/>\n')
+    return (
+        '<?xml version="1.0" encoding="UTF-8"?>\n'
+        f'<testsuite name={quoteattr(_xml(heading))} tests="{len(cases)}" '
+        f'failures="{failures}" errors="0">\n{"".join(cases)}'
+        f"  <system-out>{escape(_xml(text))}</system-out>\n</testsuite>\n"
+    )
+
+
+def _xml(text: str) -> str:
+    """Text without what XML cannot hold."""
+    return "".join(c if c in "\n\t" or c.isprintable() else "\ufffd" for c in text)

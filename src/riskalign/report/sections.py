@@ -1,0 +1,336 @@
+"""Parts of the HTML page as they are without a script. Everything from outside is escaped."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from riskalign.data.notions import NOTIONS
+from riskalign.display import help, numbers
+from riskalign.display.numbers import MINUS, points
+from riskalign.display.table import Row
+from riskalign.recalibration.gains import Gain
+from riskalign.report import words
+from riskalign.report.advice import Advice
+from riskalign.report.screen import Screen
+from riskalign.results import CalibrationResult
+
+SHOWN = 20
+"""Classes that the table shows before it is asked for more."""
+
+BAR, HALF = 120, 60
+"""Width of an interval bar, and where its 0 is."""
+
+
+def plain(value: Any) -> Any:
+    """The same without numbers that JSON does not have."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: plain(part) for key, part in value.items()}
+    return [plain(part) for part in value] if isinstance(value, list | tuple) else value
+
+
+def tip(text: str) -> str:
+    """A question mark that explains what stands before it."""
+    if not text:
+        return ""
+    said = html.escape(text)
+    return (
+        f'<span class="tip" tabindex="0" role="note" aria-label="{said}" data-tip="{said}">?</span>'
+    )
+
+
+def minus(text: str) -> str:
+    """Escaped text with proper minus signs before digits."""
+    escaped = html.escape(text)
+    for digit in "0123456789":
+        escaped = escaped.replace(f"-{digit}", f"{MINUS}{digit}")
+    return escaped.replace("&lt;=", "\u2264")
+
+
+def sentences(screen: Screen) -> str:
+    """What the report says, one sentence per line."""
+    return "".join(f"<p>{minus(sentence)}</p>" for sentence in words.sentences(screen))
+
+
+def cards(screen: Screen) -> str:
+    """Four numbers of equal rank."""
+    return "".join(_card(*card) for card in _cards(screen))
+
+
+def _cards(screen: Screen) -> Iterator[tuple[Row, str, str]]:
+    """A row, what is said below it, and its grade."""
+    level = f"{screen.options.confidence:.0%} CI"
+    first = True
+    for answer in screen.answers:
+        row = answer.gap_row(screen.options.thresholds)
+        grade = screen.verdict_of(answer).grade if answer.in_points else ""
+        note = f"{level} {row.interval}" if row.interval else ""
+        yield row, note, grade
+        if first:
+            yield from _average_cards(answer, level)
+        first = False
+    if screen.scores is not None and len(screen.answers) == 1 and not screen.one_class:
+        row = next(row for row in words.rows(screen) if row.name == "accuracy")
+        yield row, f"mean confidence {numbers.percent(screen.scores.confidence)}", ""
+    if screen.scores is not None:
+        row = next(row for row in words.rows(screen) if row.name.startswith("ECE"))
+        chance = points(screen.scores.ece_by_chance)
+        yield row, f"a calibrated model shows {chance} pts by chance", ""
+
+
+def _average_cards(answer: CalibrationResult, level: str) -> Iterator[tuple[Row, str, str]]:
+    rows = {row.name: row for row in answer.average_rows()}
+    for name in ("predicted / observed", "confidence - accuracy", "predicted - observed"):
+        if name in rows:
+            row = rows[name]
+            yield row, f"{level} {row.interval}: {row.note}", ""
+    if "calibration slope" in rows:
+        row = rows["calibration slope"]
+        yield row, f"{level} {row.interval}; {row.note}", ""
+
+
+def _card(row: Row, note: str, grade: str) -> str:
+    badge = f'<span class="badge {html.escape(grade)}">{html.escape(grade)}</span>' if grade else ""
+    name = row.name[0].upper() + row.name[1:]
+    return (
+        f"<div><dt>{html.escape(name)}{tip(row.help)}</dt>"
+        f'<dd>{minus(row.value)} {badge}</dd><dd class="note">{minus(note)}</dd></div>'
+    )
+
+
+def tabs(screen: Screen) -> str:
+    """A tab for each notion that has a diagram, where there are several."""
+    drawn = [error.diagram for error in screen.class_errors.values() if error.diagram is not None]
+    has_top = screen.top_diagram is not None or (screen.diagram is not None and drawn)
+    if not (has_top and drawn):
+        return ""
+    buttons = (("confidence", "Confidence"), ("classes", "Each class"))
+    return (
+        '<div class="tabs" role="tablist" aria-label="What the diagram shows">'
+        + "".join(
+            f'<button type="button" role="tab" data-tab="{key}" aria-controls="reliability">{name}'
+            "</button>"
+            for key, name in buttons
+        )
+        + "</div>"
+    )
+
+
+def table_of(rows: Iterable[Row]) -> str:
+    """Rows as a table."""
+    return (
+        '<table class="numbers"><tbody>'
+        + "".join(
+            f'<tr><th scope="row">{html.escape(row.name)}{tip(row.help)}</th>'
+            f"<td>{minus(row.value)}</td><td>{minus(row.interval)}</td><td>{minus(row.note)}</td></tr>"
+            for row in rows
+            if row.name
+        )
+        + "</tbody></table>"
+    )
+
+
+def class_section(screen: Screen) -> str:
+    """The table of classes, by evidence."""
+    found = screen.evidence
+    if found is None:
+        return ""
+    order = screen.class_order
+    reach = max((max(abs(found.low[k]), abs(found.high[k])) for k in order[:SHOWN]), default=1.0)
+    rows = "".join(_class_row(screen, k, place, float(reach)) for place, k in enumerate(order))
+    K, off = len(order), int(found.findings.sum())
+    level = f"{screen.options.confidence:.0%}"
+    heads = (
+        ("name", "class", ""),
+        ("", "diagram", ""),
+        ("number", "finding", help.EVIDENCE),
+        ("number", f"gap in points, {level} CI", help.CLASS_GAP),
+        ("number", "typical gap", help.TYPICAL),
+        ("number", "share", help.SHARE),
+        ("number", "predicted", ""),
+        ("number", "observed", ""),
+        ("number", "rows", ""),
+    )
+    head = "".join(
+        f'<th scope="col"{f" data-sort={kind}" if kind else ""}><span>{html.escape(name)}</span>'
+        f"{tip(text)}</th>"
+        for kind, name, text in heads
+    )
+    return (
+        '<section id="classes" aria-labelledby="classes-title"><h2 id="classes-title">Classes</h2>'
+        f'<p class="caption">{off:,} of {K:,} classes are off by more than chance, corrected for '
+        f"{K:,} classes; the list is ordered by evidence.</p>"
+        '<div class="controls" id="class-controls" hidden>'
+        '<label>Filter <input type="search" id="filter" autocomplete="off" spellcheck="false">'
+        '</label><label><input type="checkbox" id="only"> only beyond chance</label>'
+        '<span id="showing" aria-live="polite"></span>'
+        '<button type="button" id="more">Show all</button></div>'
+        '<div class="scroll" tabindex="0" role="region" aria-labelledby="classes-title">'
+        f'<table id="class-table" data-shown="{SHOWN}"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{rows}</tbody></table></div></section>"
+    )
+
+
+def _class_row(screen: Screen, k: int, place: int, reach: float) -> str:
+    found, error = screen.evidence, screen.class_errors.get(k)
+    assert found is not None
+    _, predicted, observed, gap, typical, share, finding = words.class_cells(screen, k)
+    side = "over" if finding in ("too high", "too extreme") else "under" if finding else "none"
+    bar = interval_bar(float(found.gaps[k]), float(found.low[k]), float(found.high[k]), reach, side)
+    value = -1.0 if error is None else error.value
+    part = screen.share(k)
+    cells = (
+        ("finding", -float(place), None),
+        ("gap", float(found.gaps[k]), None),
+        ("typical gap", value, typical if typical == "-" else f"{typical} pts"),
+        ("share", -1.0 if part is None else part, None),
+        ("predicted", float(found.mean_prediction[k]), predicted),
+        ("observed", float(found.frequency[k]), observed),
+        ("rows", float(found.counts[k]), numbers.count(float(found.counts[k]))),
+    )
+    made = []
+    for name, number, text in cells:
+        content = (
+            minus(text)
+            if text is not None
+            else {
+                "gap": f'{bar}<span class="gap">{minus(gap)}</span>',
+                "share": _share_bar(part, share),
+                "finding": f'<span class="finding {side}">{html.escape(finding)}</span>',
+            }[name]
+        )
+        made.append(f'<td data-label="{name}" data-value="{number:.6g}">{content}</td>')
+    beyond = ' data-beyond=""' if finding else ""
+    name = html.escape(found.names[k])
+    return (
+        f'<tr data-number="{k}"{beyond}><td data-label="class">{name}</td>'
+        f'<td class="spark"></td>{"".join(made)}</tr>'
+    )
+
+
+def interval_bar(value: float, low: float, high: float, reach: float, side: str) -> str:
+    """A value with its interval on an axis from -reach to reach."""
+
+    def x(v: float) -> float:
+        return HALF + (HALF - 4) * max(-1.0, min(1.0, v / reach if reach > 0 else 0.0))
+
+    return (
+        f'<svg class="interval {side}" viewBox="0 0 {BAR} 16" aria-hidden="true">'
+        f'<line class="zero" x1="{HALF}" x2="{HALF}" y1="0" y2="16"/>'
+        f'<line class="reach" x1="{x(low):.1f}" x2="{max(x(high), x(low) + 1):.1f}" y1="8" y2="8"/>'
+        f'<circle class="value" cx="{x(value):.1f}" cy="8" r="3.5"/></svg>'
+    )
+
+
+def _share_bar(part: float | None, text: str) -> str:
+    if part is None:
+        return html.escape(text)
+    width = 40 * min(max(part, 0.0), 1.0)
+    return (
+        '<svg class="share" viewBox="0 0 40 10" aria-hidden="true">'
+        f'<rect class="rest" width="40" height="10"/><rect class="part" width="{width:.1f}" '
+        f'height="10"/></svg>{html.escape(text)}'
+    )
+
+
+def advice_section(screen: Screen, source: str) -> str:
+    """What recalibration would gain; empty where it was not tried."""
+    advice = screen.advice
+    if advice is None:
+        return ""
+    heads = ("method", "typical gap" if advice.in_points else "error", "", "log loss", "")
+    head = "".join(f'<th scope="col">{name}</th>' for name in heads)
+    most = max(advice.gap(gain.error_before) for gain in advice.gains) or 1.0
+    rows = "".join(_gain_row(advice, gain, most) for gain in advice.gains)
+    command = advice.command(source)
+    shown = f'<p class="command"><code>{html.escape(command)}</code></p>' if command else ""
+    about = NOTIONS[advice.notion].subject.format(name=words.positive(screen))
+    return (
+        '<section aria-labelledby="todo"><h2 id="todo">What to do</h2>'
+        f'<p>{minus(advice.sentence)}</p>{shown}<div class="scroll"><table class="gains"><thead>'
+        f"<tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
+        f'<p class="caption">Typical gap ({html.escape(about)}) and log loss, before and after, '
+        f"cross-fitted on {advice.rows}: each row is recalibrated by a map learnt from other rows."
+        "</p></section>"
+    )
+
+
+def _gain_row(advice: Advice, gain: Gain, most: float) -> str:
+    before, after = (
+        100 * advice.gap(error) / most for error in (gain.error_before, gain.error_after)
+    )
+    bar = (
+        '<svg class="gain" viewBox="0 0 100 16" preserveAspectRatio="none" aria-hidden="true">'
+        f'<rect class="before" y="1" width="{before:.1f}" height="5"/>'
+        f'<rect class="after" y="9" width="{min(max(after, 1.0), 100):.1f}" height="5"/></svg>'
+    )
+    change = gain.log_loss_after / gain.log_loss_before - 1 if gain.log_loss_before else 0.0
+    chosen = ' class="chosen"' if gain is advice.chosen else ""
+    name = "typical gap" if advice.in_points else "error"
+    return (
+        f'<tr{chosen}><th scope="row">{html.escape(gain.description)}</th>'
+        f'<td data-label="{name}">{minus(advice.size(gain.error_before))} \u2192 '
+        f"{minus(advice.size(gain.error_after))}</td><td>{bar}</td>"
+        f"<td>{numbers.number(gain.log_loss_before)} \u2192 "
+        f"{numbers.number(gain.log_loss_after)}</td><td>{minus(f'{change:+.1%}')}</td></tr>"
+    )
+
+
+def decomposition(screen: Screen) -> str:
+    """The risk as calibration error and refinement, as a bar with its legend."""
+    result = screen.result
+    if result is None or result.norm is not None or result.risk <= 0:
+        return ""
+    share = min(max(result.value / result.risk, 0.0), 1.0)
+    return (
+        '<figure class="split"><svg viewBox="0 0 1000 10" preserveAspectRatio="none" '
+        'aria-hidden="true"><rect class="rest" width="1000" height="10"/>'
+        f'<rect class="error" width="{max(1000 * share, 2 if share > 0 else 0):.1f}" height="10"/>'
+        '</svg><figcaption><span class="key error"></span>calibration error '
+        f'({share:.1%} of the risk), which recalibration can remove <span class="key rest"></span>'
+        "refinement, which only a better model lowers</figcaption></figure>"
+    )
+
+
+def method(screen: Screen) -> str:
+    """How the numbers were computed, in a paragraph."""
+    result = screen.result
+    if result is None:
+        return ""
+    kernel = html.escape(result.kernel or "")
+    if result.estimator == "debiased":
+        text = (
+            "We average residuals (label minus a Platt-scaled prediction) with the "
+            f"{kernel} kernel, each row left out of its own average, and subtract what the noise "
+            "of the average adds to a squared gap. A calibrated model therefore has an error of 0 "
+            "on average; an estimate below 0 is shown as 0. Miscalibration finer than the "
+            "smoothing width is not included."
+        )
+    elif result.kernel is not None:
+        text = (
+            f"We average labels with the {kernel} kernel, each row left out of its own average "
+            "(the estimator of the paper)."
+        )
+    else:
+        text = f"Estimated by {html.escape(result.method)}."
+    return (
+        f"<p>{text}</p><p>Reference: Zhou, Popordanoska, Blaschko: Bandwidth Selection in Kernel "
+        "Density Estimation for Model Calibration, UAI 2026.</p>"
+    )
+
+
+def origin(command: str, reading: str) -> str:
+    """The command that made the page, and which columns it read."""
+    parts = []
+    if reading:
+        parts.append(f'<p class="caption">Read: {html.escape(reading)}.</p>')
+    if command:
+        parts.append(
+            f'<p class="command"><code id="command">{html.escape(command)}</code> '
+            '<button type="button" id="copy" hidden>Copy</button></p>'
+        )
+    return "".join(parts)

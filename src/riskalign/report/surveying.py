@@ -1,0 +1,298 @@
+"""How a first screen is filled: every stage once, the quick and important ones first.
+
+`survey` yields the screen after every stage, so that a reader sees something at once and Ctrl-C
+keeps what is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from riskalign.data.case import Case
+from riskalign.data.notions import NOTIONS, TOP_LABEL
+from riskalign.equations.evidence import ClassEvidence
+from riskalign.inference.null import one_per_row, systematic_rows
+from riskalign.pipeline import error_of
+from riskalign.progress import track
+from riskalign.recalibration.gains import gains_of, most_rows
+from riskalign.report.advice import Advice
+from riskalign.report.diagrams import GRID, Bins, Diagram, diagrams
+from riskalign.report.screen import ClassError, Options, Scores, Screen
+from riskalign.results import CalibrationResult
+from riskalign.sketches.batches import sketch_of_batches
+from riskalign.sketches.sketch import CalibrationSketch
+
+MANY = 100
+"""Classes up to which every class is estimated unless a notion is asked for; of more, those with
+the most evidence are."""
+
+WORST = 20
+"""Classes that are estimated if there are many."""
+
+ENOUGH = 100
+"""Rows from which recalibration is tried: maps learnt from fewer gain by luck."""
+
+FEW = 20
+"""Classes up to which recalibration is judged by the worst answer; of more, by the confidence,
+whose error takes a moment."""
+
+QUICK = ("temperature", "kernel")
+"""Calibrators that are tried if there are many classes: vector scaling takes too long then, and
+beyond `MANY` classes the kernel calibrator too."""
+
+ADVISED = 2_000
+"""Rows on which they are tried."""
+
+TEST_TERMS, FEWEST = 20_000_000, 1_000
+"""Samples times classes times label sets that the test of a report may take, a few seconds; and
+samples that it takes in any case."""
+
+
+def summarize(
+    y_true: object,
+    y_prob: object,
+    *,
+    notion: str | None = None,
+    top_label: bool = False,
+    from_logits: bool = False,
+    normalize: bool = False,
+    classes: Sequence[object] | None = None,
+    **options: Any,
+) -> Screen:
+    """The first screen of predictions in memory.
+
+    Parameters
+    ----------
+    notion, from_logits, normalize, classes
+        As for `calibration_error`. Beyond 100 classes, the default is the top label and the
+        classes with the most evidence.
+    top_label : bool
+        `y_prob` is the probability of the predicted class alone, and `y_true` whether that
+        class was right.
+    **options
+        Those of `Options`.
+
+    Examples
+    --------
+    >>> import riskalign as ra
+    >>> from riskalign.report import summarize
+    >>> data = ra.datasets.temperature(1000, 3, t2=0.6, seed=0)
+    >>> screen = summarize(data.y_true, data.y_prob)
+    >>> len(screen.class_errors), screen.grade, 0.4 < screen.scores.accuracy < 1
+    (3, 'poor', True)
+    """
+    sketch = sketch_rows(
+        [(y_true, y_prob)],
+        notion=notion,
+        top_label=top_label,
+        from_logits=from_logits,
+        normalize=normalize,
+        classes=classes,
+    )
+    return screen_of(sketch, notion=notion, top_label=top_label, **options)
+
+
+def sketch_rows(
+    batches: Iterable[tuple[Any, ...]],
+    *,
+    notion: str | None,
+    top_label: bool,
+    **reading: Any,
+) -> CalibrationSketch:
+    """The sketch of batches that a report needs."""
+    if top_label and notion not in (None, "top-label"):
+        raise ValueError(
+            f"`notion={notion!r}` needs the probabilities of all classes; there is only that of "
+            "the predicted class. Use 'top-label'."
+        )
+    return sketch_of_batches(batches, notion="binary" if top_label else notion, **reading)
+
+
+def screen_of(
+    sketch: CalibrationSketch, *, notion: str | None = None, top_label: bool = False, **options: Any
+) -> Screen:
+    """The first screen of the rows of a sketch, which may have been merged from others.
+
+    Parameters
+    ----------
+    notion : str, optional
+        What is asked, by default the sketch's notion; beyond 100 classes the top label.
+    top_label : bool
+        The binary sketch is about whether the predicted class was right.
+    **options
+        Those of `Options`.
+    """
+    *_, last = survey(sketch, Options(**options), notion=notion, top_label=top_label)
+    return last
+
+
+def survey(
+    sketch: CalibrationSketch,
+    options: Options,
+    *,
+    notion: str | None = None,
+    top_label: bool = False,
+) -> Iterator[Screen]:
+    """The screen as it grows; `stage` of each says what comes next."""
+    case = sketch.case(options.loss)
+    many = case.notion.per_class and len(case.problems) > MANY and notion is None
+    asked = "top-label" if top_label or many else sketch.notion
+    classes = () if top_label else sketch.classes
+    screen = Screen(asked, classes, sketch.n_samples, options, stage="scores")
+    yield screen
+    screen = replace(screen, scores=_scores(sketch, case, top_label), stage="confidence")
+    yield screen
+    if many:
+        steps = _of_many_classes(screen, sketch, case)
+    elif case.notion.whole_rows:
+        steps = _of_whole_rows(screen, sketch, case)
+    else:
+        steps = _of_one_probability(screen, sketch, case, top_label)
+    for screen in steps:
+        yield screen
+    yield from _finished(screen, sketch, case)
+
+
+def stages(screen: Screen) -> dict[str, float]:
+    """The stages that a survey goes through, with their rough costs in relation."""
+    K = max(len(screen.classes), 1)
+    whole = NOTIONS[screen.notion].whole_rows
+    estimated = K if whole else WORST if K > MANY else 1
+    costs = {"scores": 0.05, "confidence": 0.15}  # seconds of 10,000 rows, about
+    if estimated > 1:
+        costs["classes"] = 0.3 + 0.02 * estimated
+    if screen.options.pictures:
+        costs["diagrams"] = 0.2 + 0.01 * estimated
+    if screen.options.advice:
+        costs["advice"] = 1.0 + 0.03 * min(K, MANY)
+    if screen.options.n_draws:
+        costs["p-value"] = 0.3
+    return costs
+
+
+def _scores(sketch: CalibrationSketch, case: Case, top_label: bool) -> Scores:
+    found = dict(sketch.scores)
+    one = case.problems[0] if case.notion.is_one_class else case.top
+    if top_label:  # below 1/2 the predicted class is still the predicted class
+        gap = one.weights / one.weights.sum()
+        found["accuracy"] = float(gap @ one.labels)
+        found["confidence"] = float(gap @ one.predictions)
+    return Scores(**found, ece_by_chance=Bins.of(one).by_chance)
+
+
+def _estimated(
+    screen: Screen, sketch: CalibrationSketch, notion: str | None = None
+) -> CalibrationResult:
+    options = screen.options
+    case = sketch.case(options.loss, notion)
+    return error_of(case, options.chosen, options.level).without_rows()
+
+
+def _curve(screen: Screen, result: CalibrationResult, case: Case) -> list[Diagram]:
+    if not screen.options.pictures or result.curve is None:
+        return []
+    curve = result.reliability_curve(GRID)
+    order = screen.class_order[:WORST] if result.per_class is not None else None
+    drawn = diagrams(curve, case.problems, screen.options.confidence, order)
+    steps = ((1, diagram) for diagram in drawn)
+    return list(track(steps, len(case.problems), "diagrams", progress=False))
+
+
+def _of_one_probability(
+    screen: Screen, sketch: CalibrationSketch, case: Case, top_label: bool
+) -> Iterator[Screen]:
+    result = _estimated(screen, sketch)
+    own = as_top_label(result) if top_label else result
+    screen = replace(screen, result=own, stage="diagrams")
+    yield screen
+    for diagram in _curve(screen, result, case):
+        name = "top label" if top_label else diagram.name
+        screen = replace(screen, diagram=replace(diagram, name=name))
+    yield screen
+
+
+def _of_whole_rows(screen: Screen, sketch: CalibrationSketch, case: Case) -> Iterator[Screen]:
+    top = _estimated(screen, sketch, "top-label")
+    screen = replace(screen, top=top, stage="classes")
+    yield screen
+    result = _estimated(screen, sketch)
+    screen = replace(screen, result=result, stage="diagrams")
+    if result.per_class is not None:
+        errors = {k: ClassError(value) for k, value in enumerate(result.per_class.tolist())}
+        screen = replace(screen, evidence=result.evidence, class_errors=errors)
+        for k in screen.class_order[:WORST]:
+            errors[k] = replace(errors[k], interval=result.class_interval(k))
+        screen = replace(screen, class_errors=errors)
+    yield screen
+    for diagram in _curve(screen, top, case.of_top_label()):
+        screen = replace(screen, top_diagram=diagram)
+    if result.per_class is not None:
+        errors = dict(screen.class_errors)
+        for k, diagram in enumerate(_curve(screen, result, case)):
+            errors[k] = replace(errors[k], diagram=diagram)
+        screen = replace(screen, class_errors=errors)
+    yield screen
+
+
+def _of_many_classes(screen: Screen, sketch: CalibrationSketch, case: Case) -> Iterator[Screen]:
+    result = _estimated(screen, sketch, "top-label")
+    evidence = ClassEvidence.of(case.problems, case.n_samples, screen.options.confidence)
+    screen = replace(screen, result=result, evidence=evidence, stage="classes")
+    yield screen
+    errors: dict[int, ClassError] = {}
+    for k in evidence.order()[:WORST].tolist():
+        one = case.of_class(k)
+        found = error_of(one, screen.options.chosen, screen.options.level)
+        drawn = _curve(screen, found, one)
+        errors[k] = ClassError(found.value, found.interval, drawn[0] if drawn else None)
+        screen = replace(screen, class_errors=dict(errors))
+        yield screen
+    screen = replace(screen, stage="diagrams")
+    for diagram in _curve(screen, result, case.of_top_label()):
+        screen = replace(screen, diagram=diagram)
+    yield screen
+
+
+def _finished(screen: Screen, sketch: CalibrationSketch, case: Case) -> Iterator[Screen]:
+    """What recalibration would gain, and the p-value last: it takes longest."""
+    options = screen.options
+    if options.advice and screen.answers and screen.n_samples >= ENOUGH:
+        screen = replace(screen, stage="advice")
+        yield screen
+        screen = replace(screen, advice=_advice(screen, case))
+    if options.n_draws:
+        screen = replace(screen, stage="p-value")
+        yield screen
+        affordable = TEST_TERMS // (options.n_draws * len(case.problems))
+        most = max(affordable, FEWEST)
+        asked = None
+        if case.notion.per_class and not NOTIONS[screen.notion].per_class:
+            asked, most = screen.notion, max(TEST_TERMS // options.n_draws, FEWEST)
+        test = sketch.calibration_test(notion=asked, n_draws=options.n_draws, most_samples=most)
+        screen = replace(screen, test=test)
+    yield replace(screen, stage="")
+
+
+def _advice(screen: Screen, case: Case) -> Advice:
+    """What recalibration would gain in the answer that is worst; of many classes, in confidence."""
+    K, worst = len(screen.classes), screen.worst
+    assert worst is not None
+    notion = TOP_LABEL.name if FEW < K else worst.notion
+    methods, most = None, most_rows(max(K, 2))
+    if FEW < K:  # a sample of rows that is large enough to see a gain, and few methods
+        methods, most = QUICK if K <= MANY else QUICK[:1], ADVISED
+    # A row may stand for many equal samples: each is drawn as often as it occurs.
+    sample = one_per_row(case.sample).take(systematic_rows(case.sample, most))
+    asked = notion if K else case.notion.name  # of a mere confidence: was it right?
+    gains = gains_of(sample, methods, asked, screen.options.loss)
+    per_class = K if NOTIONS[notion].per_class else 1
+    return Advice(notion, per_class, tuple(gains), worst.in_points, screen.n_samples)
+
+
+def as_top_label(result: CalibrationResult) -> CalibrationResult:
+    """The result of "was the predicted class right?", asked as a binary question."""
+    assert result.overconfidence is not None
+    top = replace(result.overconfidence, top_label=float(result.overconfidence.per_class[0]))
+    return replace(result, notion="top-label", overconfidence=top, classes=(), binary=None)

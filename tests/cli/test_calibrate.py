@@ -1,0 +1,271 @@
+"""`riskalign calibrate`: every format, kept columns, folds, stored calibrators, refusals."""
+
+import csv
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import riskalign as ra
+from riskalign.cli import main
+from riskalign.data.validation import as_sample
+from riskalign.recalibration.calibrators import cross_fitted
+
+DATA = ra.datasets.temperature(400, 3, t2=0.5, seed=0)
+NAMES = ("ant", "bee", "cat")
+METHOD = ("--method", "vector")
+
+
+def expected(data=DATA, method="vector"):
+    return cross_fitted(as_sample(data.y_true, data.y_prob), method)
+
+
+def write(path, data=DATA):
+    """The data with an identifier, in the format of the path."""
+    f, y = data.y_prob, data.y_true
+    identifiers = [f"row {i}; ü" for i in range(len(y))]
+    kind = path.suffix
+    if kind == ".csv":
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(["id", "p_cat", "y", "p_ant", "p_bee"])
+            for name, row, label in zip(identifiers, f.tolist(), y, strict=True):
+                writer.writerow([name, row[2], NAMES[label], row[0], row[1]])
+    elif kind == ".jsonl":
+        lines = [
+            json.dumps({"id": name, "label": int(label), "probs": row, "more": {"a": [1]}})
+            for name, row, label in zip(identifiers, f.tolist(), y, strict=True)
+        ]
+        path.write_text("\n".join(lines) + "\n")
+    elif kind == ".npz":
+        np.savez(path, labels=y, probs=f, id=np.array(identifiers))
+    elif kind == ".parquet":
+        pq.write_table(pa.table({"id": identifiers, "y": y, "probs": list(f)}), path)
+
+
+def read(path):
+    """Identifiers and predictions of a file."""
+    kind = path.suffix
+    if kind == ".csv":
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        f = [[float(row[f"p_{name}"]) for name in NAMES] for row in rows]
+        return [row["id"] for row in rows], np.array(f)
+    if kind == ".jsonl":
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        assert all(row["more"] == {"a": [1]} for row in rows)
+        return [row["id"] for row in rows], np.array([row["probs"] for row in rows])
+    if kind == ".npz":
+        with np.load(path) as file:
+            return file["id"].tolist(), file["probs"]
+    table = pq.read_table(path)
+    return table["id"].to_pylist(), np.array(table["probs"].to_pylist())
+
+
+@pytest.mark.parametrize("kind", [".csv", ".jsonl", ".npz", ".parquet"])
+def test_every_format_keeps_what_is_no_prediction(tmp_path, kind, capsys):
+    source, out = tmp_path / f"in{kind}", tmp_path / f"out{kind}"
+    write(source)
+    before = source.read_bytes()
+    assert main(["calibrate", str(source), "-o", str(out), *METHOD]) == 0
+    assert source.read_bytes() == before
+    identifiers, f = read(out)
+    assert identifiers == read(source)[0]
+    data = DATA
+    if kind == ".csv":  # columns are in another order there
+        order = [2, 0, 1]
+        names = [NAMES[k] for k in order]
+        sample = as_sample(np.array(NAMES)[data.y_true], data.y_prob[:, order], classes=names)
+        np.testing.assert_allclose(f[:, order], cross_fitted(sample, "vector"), rtol=1e-12)
+    else:
+        np.testing.assert_allclose(f, expected(), rtol=1e-12)
+    said = capsys.readouterr().out
+    assert "vector calibrator, each row by a map learnt from 4 other folds" in said
+    assert "before" in said
+    assert main(["calibrate", str(out), "-o", str(tmp_path / f"again{kind}"), *METHOD]) == 0
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_npy_with_labels_beside(tmp_path, dtype):
+    np.save(tmp_path / "f.npy", DATA.y_prob.astype(dtype))
+    np.save(tmp_path / "y.npy", DATA.y_true)
+    call = ["calibrate", str(tmp_path / "f.npy"), "--labels", str(tmp_path / "y.npy")]
+    assert main([*call, "-o", str(tmp_path / "out.npy"), *METHOD]) == 0
+    found = np.load(tmp_path / "out.npy")
+    assert found.dtype == dtype
+    sample = as_sample(DATA.y_true, DATA.y_prob.astype(dtype))
+    np.testing.assert_array_equal(found, cross_fitted(sample, "vector").astype(dtype))
+
+
+def test_one_probability_and_logits(tmp_path):
+    data = ra.datasets.temperature(300, 2, t2=0.5, seed=1)
+    p, y = data.y_prob[:, 1], data.y_true
+    z = np.log(p / (1 - p))
+    np.savez(tmp_path / "p.npz", labels=y, probs=p)
+    np.savez(tmp_path / "z.npz", labels=y, logits=z)
+    for name, sample in (("p", as_sample(y, p)), ("z", as_sample(y, z, from_logits=True))):
+        R = cross_fitted(sample, "platt")[:, 1]
+        out = tmp_path / f"{name}-out.npz"
+        call = ["calibrate", str(tmp_path / f"{name}.npz"), "-o", str(out), "--method", "platt"]
+        assert main(call) == 0
+        with np.load(out) as file:
+            found = file["probs"] if name == "p" else 1 / (1 + np.exp(-file["logits"]))
+        np.testing.assert_allclose(found, R, rtol=1e-6)
+
+
+def test_confidences_of_predicted_classes(tmp_path):
+    top = DATA.y_prob.argmax(axis=1)
+    confidence = DATA.y_prob.max(axis=1)
+    np.savez(tmp_path / "in.npz", labels=DATA.y_true, pred=top, confidence=confidence)
+    call = ["calibrate", str(tmp_path / "in.npz"), "-o", str(tmp_path / "out.npz")]
+    assert main([*call, "--method", "platt"]) == 0
+    sample = as_sample((top == DATA.y_true).astype(int), confidence)
+    with np.load(tmp_path / "out.npz") as file:
+        np.testing.assert_allclose(file["confidence"], cross_fitted(sample, "platt")[:, 1])
+        np.testing.assert_array_equal(file["pred"], top)
+
+
+def test_the_order_of_rows_does_not_matter(tmp_path):
+    order = np.random.default_rng(0).permutation(400)
+    np.savez(tmp_path / "a.npz", labels=DATA.y_true, probs=DATA.y_prob)
+    np.savez(tmp_path / "b.npz", labels=DATA.y_true[order], probs=DATA.y_prob[order])
+    for name in "ab":
+        paths = [str(tmp_path / f"{name}.npz"), "-o", str(tmp_path / f"{name}-out.npz")]
+        assert main(["calibrate", *paths, *METHOD]) == 0
+    with np.load(tmp_path / "a-out.npz") as a, np.load(tmp_path / "b-out.npz") as b:
+        np.testing.assert_allclose(a["probs"][order], b["probs"], rtol=1e-6)
+
+
+@pytest.mark.parametrize("ending", ["json", "npz"])
+@pytest.mark.parametrize("method", ["temperature", "kernel"])
+def test_learnt_from_another_file_saved_and_loaded(tmp_path, ending, method):
+    other = ra.datasets.wavy(1500, 3, seed=5)
+    write(tmp_path / "in.npz")
+    write(tmp_path / "other.npz", other)
+    stored = tmp_path / f"calibrator.{ending}"
+    call = ["calibrate", str(tmp_path / "in.npz"), "-o"]
+    fit = ["--fit", str(tmp_path / "other.npz"), "--method", method, "--save", str(stored)]
+    assert main([*call, str(tmp_path / "a.npz"), *fit]) == 0
+    assert main([*call, str(tmp_path / "b.npz"), "--load", str(stored)]) == 0
+    calibrator = ra.fit_calibrator(other.y_true, other.y_prob, method=method)
+    for name in "ab":
+        np.testing.assert_array_equal(read(tmp_path / f"{name}.npz")[1], calibrator(DATA.y_prob))
+
+
+def test_a_calibrator_alone(tmp_path):
+    write(tmp_path / "in.csv")
+    stored = tmp_path / "calibrator.json"
+    assert main(["calibrate", str(tmp_path / "in.csv"), "--save", str(stored), *METHOD]) == 0
+    assert ra.load_calibrator(stored).method == "vector"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["-o", "in.npz"], "would replace the input"),
+        (["-o", "out.csv"], "must end in .npz"),
+        ([], "nothing to write"),
+        (["--save", "c.pickle"], "must end in .json or .npz"),
+        (["-o", "out.npz", "--fit", "two.npz", "--load", "c.json"], "Give one"),
+        (["-o", "out.npz", "--load", "c.json", "--method", "kernel"], "Leave it out"),
+        (["-o", "out.npz", "--fit", "two.npz", "--method", "temperature"], "must be the same"),
+        (["-o", "out.npz", "--load", "broken.json"], "cannot be read as a calibrator"),
+        (["-o", "out.npz", "--load", "in.npz"], "it has no settings"),
+    ],
+)
+def test_refusals_leave_nothing_behind(tmp_path, monkeypatch, capsys, options, message):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "in.npz")
+    two = ra.datasets.temperature(50, 2, seed=0)
+    write(tmp_path / "two.npz", two)
+    (tmp_path / "broken.json").write_text('{"format": "riskalign calibrator", "version": 1}')
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert main(["calibrate", "in.npz", *options]) == 2
+    assert message in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def mutations():
+    state = json.loads(ra.fit_calibrator([0, 1] * 20, [0.2, 0.7] * 20).to_bytes())
+    yield {**state, "version": 2}
+    yield {**state, "classes": ["a"]}
+    yield {**state, "classes": [["a"], "b"]}
+    yield {**state, "method": "pickle"}
+    yield {**state, "theta": state["theta"][:-1]}
+    yield {**state, "theta": ["x"] * len(state["theta"])}
+    yield {**state, "theta": [float("nan")] * len(state["theta"])}
+    yield {**state, "shared": ["__import__"]}
+    yield {**state, "shared": "logarithm"}
+    yield {**state, "share": "1"}
+    yield {**state, "curves": [[0.0]]}
+    yield [state]
+
+
+@pytest.mark.parametrize("state", list(mutations()))
+def test_stored_calibrators_are_checked(tmp_path, state):
+    path = tmp_path / "calibrator.json"
+    path.write_text(json.dumps(state))
+    with pytest.raises(ValueError, match="cannot be read as a calibrator"):
+        ra.load_calibrator(path)
+
+
+class TestWithoutLabels:
+    """A stored calibrator, or one learnt from another file, needs no labels."""
+
+    @pytest.fixture
+    def folder(self, tmp_path):
+        data = ra.datasets.temperature(300, 3, t2=0.5, seed=0)
+        f = data.y_prob
+        np.savez(tmp_path / "labelled.npz", labels=data.y_true, probs=f)
+        np.savez(tmp_path / "new.npz", probs=f)
+        np.save(tmp_path / "new.npy", f)
+        np.savetxt(tmp_path / "new.csv", f, delimiter=",")
+        pq.write_table(pa.table({f"p_{k}": f[:, k] for k in range(3)}), tmp_path / "new.parquet")
+        lines = [json.dumps({"probs": row}) for row in f.tolist()]
+        (tmp_path / "new.jsonl").write_text("\n".join(lines) + "\n")
+        return tmp_path
+
+    @pytest.mark.parametrize("kind", [".npz", ".npy", ".csv", ".parquet", ".jsonl"])
+    def test_a_stored_calibrator(self, folder, kind, capsys):
+        labelled, stored = folder / "labelled.npz", folder / "c.json"
+        save = ["calibrate", str(labelled), "--method", "temperature", "--save", str(stored)]
+        assert main(save) == 0
+        f = np.load(labelled)["probs"]
+        expected = ra.load_calibrator(stored)(f)
+        new, out = folder / f"new{kind}", folder / f"out{kind}"
+        capsys.readouterr()
+        assert main(["calibrate", str(new), "-o", str(out), "--load", str(stored)]) == 0
+        printed = capsys.readouterr().out
+        assert "no labels" in printed
+        assert "log loss" not in printed
+        found = {
+            ".npz": lambda: np.load(out)["probs"],
+            ".npy": lambda: np.load(out),
+            ".csv": lambda: np.loadtxt(out, delimiter=","),
+            ".parquet": lambda: np.column_stack(list(pq.read_table(out).to_pydict().values())),
+            ".jsonl": lambda: [json.loads(line)["probs"] for line in out.read_text().splitlines()],
+        }[kind]()
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+    def test_learnt_from_another_file(self, folder, capsys):
+        new, out = folder / "new.parquet", folder / "out.parquet"
+        fit = ["--fit", str(folder / "labelled.npz"), "--method", "temperature"]
+        assert main(["calibrate", str(new), "-o", str(out), *fit]) == 0
+        assert "log loss" not in capsys.readouterr().out
+
+    def test_a_file_that_is_learnt_from_needs_labels(self, folder, capsys):
+        new, out = folder / "new.parquet", folder / "out.parquet"
+        assert main(["calibrate", str(new), "-o", str(out)]) == 2
+        assert "labels" in capsys.readouterr().err
+
+
+def test_nothing_is_written_into_the_log_of_another_tool(tmp_path, capsys):
+    path = tmp_path / "samples.jsonl"
+    lines = [{"target": i % 2, "filtered_resps": [[-1.0, False], [-2.0, False]]} for i in range(40)]
+    path.write_text("\n".join(map(json.dumps, lines)) + "\n")
+    assert main(["calibrate", str(path), "-o", str(tmp_path / "out.jsonl")]) == 2
+    assert "log of lm-evaluation-harness" in capsys.readouterr().err
+    save = ["--save", str(tmp_path / "c.json"), "--method", "platt"]
+    assert main(["calibrate", str(path), *save]) == 0

@@ -1,0 +1,157 @@
+"""`riskalign sketch`, `merge`, `history`, and reports of sketches and folders."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from scipy.special import expit
+
+import riskalign as ra
+from riskalign.cli import main
+
+
+def rows(seed, n=600, factor=1.2):
+    g = np.random.default_rng(seed)
+    logit = g.normal(-0.5, 1.2, n)
+    return (g.random(n) < expit(logit)).astype(int), expit(factor * logit)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Three Parquet files of a day each."""
+    path = tmp_path / "parquet"
+    path.mkdir()
+    for day in range(3):
+        y, p = rows(day)
+        pq.write_table(pa.table({"y": y, "p": p}), path / f"day-{day}.parquet")
+    return path
+
+
+@pytest.fixture
+def whole():
+    sketch = ra.CalibrationSketch()
+    for day in range(3):
+        sketch.update(*rows(day))
+    return sketch
+
+
+def loaded(path):
+    return ra.CalibrationSketch.from_bytes(path.read_bytes())
+
+
+class TestSketch:
+    def test_folders_patterns_and_files(self, folder, whole, tmp_path, capsys):
+        out = tmp_path / "all.sketch"
+        sources = ([folder], [f"{folder}/*.parquet"], sorted(folder.iterdir()))
+        for files in sources:
+            assert main(["sketch", *map(str, files), "-o", str(out)]) == 0
+            assert loaded(out).to_bytes() == whole.to_bytes()
+        assert "binary, 2 classes, 1,800 rows (all of them)" in capsys.readouterr().out
+
+    def test_text_and_parquet_together(self, folder, whole, tmp_path):
+        y, p = rows(9)
+        lines = "\n".join(f"{label},{value!r}" for label, value in zip(y.tolist(), p.tolist()))
+        (tmp_path / "more.csv").write_text(f"y,p\n{lines}\n")
+        out = tmp_path / "all.sketch"
+        assert main(["sketch", str(folder), str(tmp_path / "more.csv"), "-o", str(out)]) == 0
+        assert loaded(out).to_bytes() == whole.update(y, p).to_bytes()
+
+    def test_predicted_classes_alone(self, tmp_path):
+        columns = {
+            "y": list("abcab"),
+            "pred": list("abbab"),
+            "confidence": [0.9, 0.8, 0.4, 0.7, 0.6],
+        }
+        pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+        text = "\n".join(",".join(map(str, row)) for row in zip(*columns.values()))
+        (tmp_path / "a.csv").write_text(f"y,pred,confidence\n{text}\n")
+        for name in ("a.parquet", "a.csv"):
+            assert (
+                main(["sketch", str(tmp_path / name), "-o", str(tmp_path / f"{name}.sketch")]) == 0
+            )
+        first, second = (loaded(tmp_path / f"{name}.sketch") for name in ("a.parquet", "a.csv"))
+        assert first.to_bytes() == second.to_bytes()
+        assert first.classes == ("wrong", "right")
+
+    def test_merging(self, folder, whole, tmp_path):
+        parts = []
+        for path in sorted(folder.iterdir()):
+            parts.append(str(tmp_path / f"{path.stem}.sketch"))
+            assert main(["sketch", str(path), "-o", parts[-1]]) == 0
+        assert main(["merge", *parts, "-o", str(tmp_path / "all.sketch")]) == 0
+        assert loaded(tmp_path / "all.sketch").to_bytes() == whole.to_bytes()
+
+    def test_sketches_that_do_not_merge(self, tmp_path, capsys):
+        (tmp_path / "a.sketch").write_bytes(ra.CalibrationSketch().to_bytes())
+        (tmp_path / "b.sketch").write_bytes(ra.CalibrationSketch(classes=3).to_bytes())
+        command = ["merge", str(tmp_path / "a.sketch"), str(tmp_path / "b.sketch")]
+        assert main([*command, "-o", str(tmp_path / "c.sketch")]) == 2
+        assert "settings are the same" in capsys.readouterr().err
+        assert not (tmp_path / "c.sketch").exists()
+
+    def test_half_a_sketch(self, whole, tmp_path, capsys):
+        (tmp_path / "half.sketch").write_bytes(whole.to_bytes()[:1000])
+        assert main(["merge", str(tmp_path / "half.sketch"), "-o", str(tmp_path / "c.sketch")]) == 2
+        assert "half.sketch: The sketch is cut short" in capsys.readouterr().err
+
+    def test_bad_rows(self, folder, tmp_path, capsys):
+        table = pa.table({"y": [0, 1], "p": [0.5, 1.5]})
+        pq.write_table(table, folder / "day-3.parquet")
+        assert main(["sketch", str(folder), "-o", str(tmp_path / "a.sketch")]) == 2
+        assert "day-3.parquet, column 'p', row 1: found 1.5" in capsys.readouterr().err
+
+
+class TestReport:
+    @pytest.mark.parametrize("kind", ["folder", "pattern", "sketch"])
+    def test_numbers_are_those_of_all_rows(self, folder, whole, tmp_path, kind):
+        (tmp_path / "a.sketch").write_bytes(whole.to_bytes())
+        source = {"folder": folder, "pattern": f"{folder}/*", "sketch": tmp_path / "a.sketch"}[kind]
+        out = tmp_path / "report.json"
+        assert main(["report", str(source), "--draws", "0", "--json", str(out)]) == 0
+        assert repr(whole.calibration_error(confidence=0.95).value) in out.read_text()
+
+    def test_another_notion_than_the_sketch_has(self, whole, tmp_path, capsys):
+        (tmp_path / "a.sketch").write_bytes(whole.to_bytes())
+        assert main(["report", str(tmp_path / "a.sketch"), "--notion", "canonical"]) == 2
+        assert "cannot be asked of a binary sketch" in capsys.readouterr().err
+
+
+class TestHistory:
+    @pytest.fixture
+    def days(self, tmp_path):
+        history = ra.CalibrationHistory()
+        for day in range(8):
+            y, p = rows(day, 1500, 1.2 if day < 5 else 4.0)
+            history.append(f"2026-01-{day + 1:02}", ra.CalibrationSketch().update(y, p))
+        history.save(tmp_path / "days")
+        history.save(tmp_path / "days.parquet")
+        return tmp_path
+
+    def test_table_alarm_and_files(self, days, capsys):
+        out, picture = days / "out.json", days / "out.png"
+        command = ["history", str(days / "days"), "--reference", "3", "--json", str(out)]
+        command += ["--csv", str(days / "out.csv"), "-o", str(picture)]
+        assert main(command) == 0
+        text = capsys.readouterr().out
+        assert text.count("2026-01-0") >= 8
+        assert "ALARM at 2026-01-06" in text
+        content = json.loads(out.read_text())
+        assert content["alarm"]["raised"]
+        expected = ra.CalibrationHistory.load(days / "days").to_columns()["value"]
+        assert [row["value"] for row in content["periods"]] == expected
+        assert picture.read_bytes().startswith(b"\x89PNG")
+        assert len((days / "out.csv").read_text().splitlines()) == 9
+
+    def test_gate_and_windows(self, days):
+        command = ["history", str(days / "days.parquet"), "--reference", "3"]
+        assert main([*command, "--fail-on-alarm"]) == 1
+        assert main([*command, "--tolerance", "1", "--fail-on-alarm"]) == 0
+        assert main(["history", str(days / "days"), "--window", "2"]) == 0
+
+    def test_bad_options(self, days, capsys):
+        assert main(["history", str(days / "days"), "--window", "9"]) == 2
+        assert main(["history", str(days / "days"), "--reference", "9"]) == 2
+        assert main(["history", str(days)]) == 2
+        assert "there are no .sketch files" in capsys.readouterr().err

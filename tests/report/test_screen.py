@@ -1,0 +1,446 @@
+"""The first screen: what it says, in text and to other programs."""
+
+import csv
+import io
+import json
+import math
+import re
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+import riskalign as ra
+from riskalign.cli.gates import Check, Limit, check_limit
+from riskalign.display.judgement import Thresholds
+from riskalign.recalibration.gains import Gain
+from riskalign.report import Options, screen_of, summarize, survey, words
+from riskalign.report.advice import Advice
+from riskalign.report.exchange import to_csv, to_json, to_junit, to_markdown
+from riskalign.report.surveying import stages
+from riskalign.report.text import text_lines
+from riskalign.sketches.batches import sketch_of_batches
+
+QUICK = {"pictures": False, "advice": False}
+
+
+@pytest.fixture(scope="module")
+def three():
+    return ra.datasets.temperature(400, 3, t2=0.5, seed=0)
+
+
+@pytest.fixture(scope="module")
+def screen(three):
+    return summarize(three.y_true, three.y_prob, n_draws=19, pictures=False)
+
+
+def text_of(screen, **options):
+    lines = list(text_lines(screen, **options))
+    assert max(map(len, lines)) <= 80
+    return "\n".join(lines)
+
+
+def said(screen):
+    """The sentences, on one line."""
+    return " ".join(words.sentences(screen))
+
+
+class TestWords:
+    def test_both_questions_are_answered(self, screen):
+        """For more than two classes: is the confidence right, and is each class right?"""
+        assert [answer.notion for answer in screen.answers] == ["top-label", "classwise"]
+        text = text_of(screen)
+        assert "typical gap, confidence" in text
+        assert "typical gap, per class" in text
+        assert words.headline(screen).upper().split()[0] in text
+
+    def test_units_are_points_and_squares_are_details(self, screen):
+        plain, verbose = text_of(screen), text_of(screen, verbose=True)
+        square = f"{screen.result.value:.6f}"
+        assert square not in plain
+        assert square in verbose
+        assert f"{100 * screen.result.root:.1f} pts" in plain
+
+    def test_scores_everyone_knows(self, screen, three):
+        text = text_of(screen)
+        accuracy = np.mean(three.y_prob.argmax(axis=1) == three.y_true)
+        assert re.search(rf"accuracy +{100 * accuracy:.1f}%", text)
+        ece = screen.scores.ece
+        assert re.search(rf"ECE \(15 bins\) +{100 * ece:.1f} pts +calibrated: [0-9.]+ by", text)
+        own = three.y_prob[np.arange(400), three.y_true]
+        assert screen.scores.log_loss == pytest.approx(-np.log(own).mean())
+        assert f"{screen.scores.brier:.4f}" in text
+
+    def test_a_negative_error_is_shown_as_0(self, screen):
+        result = replace(screen.result, value=-0.0166, per_class=-np.ones(3) / 100,
+                         interval=(0.0, 0.1422))  # fmt: skip
+        found = replace(screen, result=result)
+        row = found.result.gap_row()
+        assert (row.value, row.interval) == ("0 pts", "0 to 21.8 pts")
+        assert "-0.016600" in text_of(found, verbose=True)
+        assert json.loads(to_json(found))["value"] == -0.0166
+
+    def test_the_p_value_is_worded_as_what_it_is(self, screen):
+        assert "p-value" in text_of(screen)
+        assert "by simulation, 19 draws of 400 rows" in text_of(screen)
+        assert screen.test.row.help.startswith("Probability of a discrepancy at least this large")
+
+    @pytest.mark.parametrize(
+        ("interval", "grade", "expected"),
+        [
+            ((0.0004, 0.001), "poor", "Class probabilities are miscalibrated"),
+            ((0.0, 0.0004), "fair", "no evidence that class probabilities are miscalibrated: the"),
+            ((0.0, 0.3), "unclear", "with 400 rows, typical gaps below 31.6 points per class"),
+        ],
+    )
+    def test_size_and_significance(self, screen, interval, grade, expected):
+        value = 0.004 if grade == "poor" else 0.0004
+        result = replace(screen.result, value=value, per_class=np.full(3, value / 3),
+                         interval=interval)  # fmt: skip
+        found = replace(screen, result=result, top=None)
+        assert found.verdict_of(result).grade == grade
+        assert expected in said(found)
+        assert (grade in text_of(found)) or grade == "unclear"
+
+    def test_thresholds_are_printed_and_can_be_set(self, three):
+        strict = Thresholds(0.1, 0.2, 0.3)
+        found = summarize(three.y_true, three.y_prob, thresholds=strict, **QUICK)
+        assert found.grade == "bad"
+        text = " ".join(text_of(found).split())
+        assert "good < 0.1, fair < 0.2, poor < 0.3 points, else bad" in text
+        with pytest.raises(ValueError, match="rising order"):
+            Thresholds(3, 1, 10)
+
+    @pytest.mark.parametrize(
+        ("gap", "expected"),
+        [
+            (0.05, "it is over-confident (+5.0 points, 95% CI +3.0 to +7.0)."),
+            (-0.05, "it is under-confident (-5.0 points, 95% CI -7.0 to -3.0)."),
+            (-0.0027, "no clear direction (-0.3 points, 95% CI -2.2 to +1.7)."),
+        ],
+    )
+    def test_a_direction_needs_an_interval_that_excludes_0(self, screen, gap, expected):
+        gaps = replace(screen.top.overconfidence, gap=gap, gap_error=0.01)
+        found = replace(screen, top=replace(screen.top, overconfidence=gaps))
+        assert expected in said(found)
+        clear = "no clear" not in expected
+        assert ("-confident" in text_of(found)) == clear
+        assert ("no clear direction" in text_of(found)) != clear
+
+    def test_the_test_may_find_what_the_interval_does_not(self, screen):
+        none = {"interval": (0.0, 0.1)}
+        calm = replace(screen, result=replace(screen.result, **none), top=None)
+        assert screen.test.p_value <= 0.05
+        assert "The test finds miscalibration all the same" in said(calm)
+        assert "all the same" not in said(replace(calm, test=None))
+
+
+class TestTwoClasses:
+    def test_a_rare_class_is_told_by_its_ratio(self):
+        """A rare class whose probability is 1.7 times too high; nothing of the other class."""
+        rng = np.random.default_rng(0)
+        f = rng.beta(0.1, 25, 40_000)
+        y = (rng.random(40_000) < f / 1.7).astype(int)
+        found = summarize(y, f, classes=[0, 1], **QUICK)
+        binary = found.result.binary
+        low, high = binary.ratio_interval
+        text = text_of(found)
+        off = f"{binary.ratio:.1f} times too high"
+        assert off.upper() in text.splitlines()[2]
+        assert f"{off} (95% CI {low:.1f} to {high:.1f})" in said(found)
+        assert f"{low:.2f} to {high:.2f}" in text
+        assert "-confident" not in text
+        assert "accuracy" not in text
+        assert found.grade == "poor"  # although its gap is a fraction of a point
+        for number in (binary.slope, binary.intercept):
+            assert f"{number:.2f}" in text
+        content = json.loads(to_json(found))
+        assert content["binary"]["ratio_interval"] == [low, high]
+        assert content["direction"] == "too high"
+
+    def test_without_a_direction(self):
+        for y, f in (([0] * 30, [0.01] * 30), ([0, 1] * 10, [0.45, 0.55] * 10)):
+            text = text_of(summarize(y, f, **QUICK))
+            assert "no clear direction" in " ".join(text.split())
+            assert "times too" not in text
+            assert "inf" not in text.split()
+
+    def test_few_rows_are_unclear(self):
+        rng = np.random.default_rng(1)
+        f = rng.uniform(0.2, 0.8, 20)
+        found = summarize((rng.random(20) < f).astype(int), f, **QUICK)
+        assert found.grade == "unclear"
+        assert "TOO FEW ROWS TO TELL" in text_of(found)
+        assert "cannot be ruled out" in said(found)
+
+    def test_long_names(self):
+        names = ["no", "yes " * 40]
+        labels = np.array(names, dtype=object)[[0, 1] * 10]
+        text_of(summarize(labels, [0.45, 0.55] * 10, classes=names, **QUICK), verbose=True)
+
+
+class TestClasses:
+    def test_shares_are_errors_over_the_total(self, screen):
+        total = screen.result.value
+        for k, error in enumerate(screen.result.per_class.tolist()):
+            assert screen.share(k) == pytest.approx(max(error, 0) / total)
+
+    def test_a_share_of_a_negative_error_is_0(self, screen):
+        per_class = np.array([0.03, -0.01, 0.01])
+        result = replace(screen.result, per_class=per_class, value=0.03)
+        errors = {k: replace(screen.class_errors[k], value=v) for k, v in enumerate(per_class)}
+        found = replace(screen, result=result, class_errors=errors)
+        assert [found.share(k) for k in range(3)] == pytest.approx([1.0, 0.0, 1 / 3])
+
+    def test_rare_classes_are_no_findings(self):
+        """A calibrated model of 60 classes, most of them with a few rows."""
+        rng = np.random.default_rng(0)
+        base = np.array([0.4, 0.3, *np.full(58, 0.3 / 58)])
+        p = rng.dirichlet(30 * base, 600)
+        y = (p.cumsum(axis=1) > rng.random((600, 1))).argmax(axis=1)
+        found = summarize(y, p, notion="classwise", **QUICK)
+        assert not found.evidence.findings.any()
+        assert "No single class is off by more than chance" in said(found)
+
+    def test_findings_come_first(self):
+        rng = np.random.default_rng(0)
+        p = rng.dirichlet(np.ones(6), 3_000)
+        q = p.copy()
+        q[:, 4] *= 0.4  # class 4 occurs less often than it is predicted
+        q /= q.sum(axis=1, keepdims=True)
+        y = (q.cumsum(axis=1) > rng.random((3_000, 1))).argmax(axis=1)
+        found = summarize(y, p, **QUICK)
+        assert found.class_order[0] == 4
+        assert found.evidence.directions[4].startswith("too")
+        assert found.evidence.gaps[4] > 0.05
+        assert re.search(r"^  4 .*too \w+$", text_of(found), re.MULTILINE)
+
+    def test_all_classes_can_be_listed(self):
+        data = ra.datasets.temperature(200, 9, seed=0)
+        found = summarize(data.y_true, data.y_prob, **QUICK)
+        assert "(4 more: --all-classes)" in text_of(found)
+        assert "more: --all" not in text_of(found, all_classes=True)
+
+
+class TestSurvey:
+    def test_it_grows(self, three):
+        sketch = sketch_of_batches([(three.y_true, three.y_prob)])
+        options = Options(n_draws=9, pictures=False, advice=False)
+        seen = list(survey(sketch, options))
+        assert [each.stage for each in seen] == [
+            "scores", "confidence", "classes", "diagrams", "diagrams", "p-value", ""]  # fmt: skip
+        known = [sum(v is not None for v in vars(each).values()) for each in seen]
+        assert known == sorted(known)
+        assert set(stages(seen[-1])) == {"scores", "confidence", "classes", "p-value"}
+        for each in seen[2:]:  # every step can be shown
+            text_of(each)
+
+    def test_a_merged_sketch_says_the_same(self, three):
+        parts = [slice(0, 150), slice(150, 400)]
+        sketches = [sketch_of_batches([(three.y_true[s], three.y_prob[s])]) for s in parts]
+        merged = screen_of(sketches[0].merge(sketches[1]), **QUICK)
+        whole = summarize(three.y_true, three.y_prob, **QUICK)
+        assert text_of(merged, verbose=True) == text_of(whole, verbose=True)
+
+    def test_confidence_alone(self):
+        rng = np.random.default_rng(0)
+        confidence = rng.uniform(0.1, 1, 300)
+        right = (rng.random(300) < confidence).astype(int)
+        found = summarize(right, confidence, top_label=True)
+        assert found.scores.accuracy == pytest.approx(right.mean())
+        assert found.scores.confidence == pytest.approx(confidence.mean())
+        gap = found.scores.confidence - found.scores.accuracy
+        assert found.result.overconfidence.gap == pytest.approx(gap)
+        assert found.result.notion == "top-label"
+        assert found.diagram.name == "top label"
+        assert "classes" not in words.subject(found)
+        text_of(found)
+        with pytest.raises(ValueError, match="needs the probabilities of all classes"):
+            summarize(right, confidence, top_label=True, notion="classwise")
+
+
+class TestAdvice:
+    def test_temperature_removes_it(self, screen):
+        assert screen.advice.chosen.method == "temperature"
+        text = text_of(screen, source="a.csv")
+        assert "What to do" in text
+        assert "$ riskalign calibrate a.csv" in text
+        assert "falls from" in screen.advice.sentence
+
+    def test_nothing_to_gain(self):
+        data = ra.datasets.calibrated(1_500, 3, seed=0)
+        found = summarize(data.y_true, data.y_prob, pictures=False)
+        assert found.advice.chosen is None
+        assert "next to nothing" in text_of(found)
+        assert "riskalign calibrate" not in text_of(found)
+
+
+class TestExchange:
+    def test_json(self, screen):
+        content = json.loads(to_json(screen, riskalign="1.2"))
+        assert content["schema"] == 2
+        assert content["riskalign"] == "1.2"
+        assert content["complete"]
+        assert content["verdict"]["grade"] == screen.grade
+        assert content["ece"] == screen.scores.ece
+        assert content["top_label"]["value"] == screen.top.value
+        for row in content["class_table"]:
+            low, high = row["gap_interval"]
+            assert low <= row["gap"] <= high
+            low, high = row["error_interval"]
+            assert low <= row["error"] <= high
+        assert {row["class"] for row in content["class_table"]} == {"0", "1", "2"}
+        assert content["advice"]["chosen"] == "temperature"
+
+    def test_csv(self, screen):
+        rows = list(csv.DictReader(io.StringIO(to_csv(screen))))
+        assert [row["class"] for row in rows] == ["0", "1", "2"]
+        assert sum(float(row["error"]) for row in rows) == pytest.approx(screen.result.value)
+        assert sum(float(row["count"]) for row in rows) == pytest.approx(400)
+        assert all(float(row["gap_low"]) <= float(row["gap_high"]) for row in rows)
+
+    def test_markdown_is_inert(self, three):
+        names = ["a|b", "<script>x</script>", "[link](javascript:x)"]
+        labels = np.array(names, dtype=object)[three.y_true]
+        found = summarize(labels, three.y_prob, classes=names, **QUICK)
+        text = to_markdown(found, "`rm`.csv", [Check("x", True, "too large")])
+        assert text.startswith("## ")
+        assert "**failed**: too large" in text
+        assert "<script>" not in text
+        assert "a\\|b" in text
+        assert "[link]" not in text.replace("\\[link\\]", "")
+        widths = {len(re.findall(r"(?<!\\)\|", line)) for line in text.splitlines() if "| " in line}
+        assert widths == {5, 8}
+
+    def test_junit(self, screen):
+        checks = [Check('confidence "right"?', True, "7 > 3"), Check("classes", False, "fine")]
+        suite = ElementTree.fromstring(to_junit(screen, "a\x00.csv", checks, "text <&"))
+        assert suite.get("failures") == "1"
+        assert suite.get("tests") == "2"
+        assert [case.find("failure") is not None for case in suite.iter("testcase")] == [
+            True,
+            False,
+        ]
+        assert suite.find("system-out").text == "text <&"
+        alone = ElementTree.fromstring(to_junit(screen, "a", [], ""))
+        assert len(list(alone.iter("testcase"))) == 1
+
+
+class TestGates:
+    @pytest.mark.parametrize("upper", [False, True])
+    def test_points_are_of_every_answer(self, screen, upper):
+        ends = [answer.gap_interval[int(upper)] for answer in screen.answers]
+        some = sorted(end > min(ends) for end in ends)
+        for limit, expected in ((0.0, [True] * 2), (min(ends), some), (max(ends), [False] * 2)):
+            checks = check_limit(screen, Limit(limit, True), "error", upper)
+            assert sorted(check.failed for check in checks) == expected
+
+    def test_units_of_the_loss(self, screen):
+        low, _ = screen.result.interval
+        (above,) = check_limit(screen, Limit(low * (1 - 1e-9), False), "error", False)
+        (below,) = check_limit(screen, Limit(low, False), "error", False)
+        assert above.failed
+        assert not below.failed
+
+    def test_ece(self, screen):
+        ece = screen.scores.ece
+        assert check_limit(screen, Limit(ece / 2, True), "ece", False)[0].failed
+        assert not check_limit(screen, Limit(ece * 2, True), "ece", False)[0].failed
+
+    def test_points_of_a_log_loss(self, three):
+        found = summarize(three.y_true, three.y_prob, loss="kl", **QUICK)
+        with pytest.raises(ValueError, match="in percentage points"):
+            check_limit(found, Limit(0.03, True), "error", False)
+        assert math.isfinite(found.result.value)
+        text_of(found, verbose=True)
+
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [("3pts", (0.03, True)), ("3 pts", (0.03, True)), ("3%", (0.03, True)),
+         ("0.01", (0.01, False)), ("-1", (-1, False)), ("1e9", (1e9, False))],
+    )  # fmt: skip
+    def test_limits(self, text, expected):
+        assert Limit.parse(text) == Limit(*expected)
+
+    @pytest.mark.parametrize("text", ["x", "3px", "nan", "inf", ""])
+    def test_no_limits(self, text):
+        with pytest.raises(ValueError):  # noqa: PT011
+            Limit.parse(text)
+
+
+class TestSmallErrors:
+    """What is said where the whole is hardly more than chance, or small but a large factor."""
+
+    def test_parts_of_next_to_nothing_have_no_shares(self):
+        fair = ra.datasets.calibrated(300, 4, seed=3)
+        found = summarize(fair.y_true, fair.y_prob, **QUICK)
+        assert found.result.interval[0] == 0
+        assert [found.share(k) for k in range(4)] == [None] * 4
+        assert "% of the class-wise error" not in said(found)
+        whole = ra.calibration_error(fair.y_true, fair.y_prob, confidence=0.95)
+        assert [row[5] for row in whole.class_grid()[1:]] == ["-"] * 4
+
+    def test_shares_add_up_where_there_is_an_error(self, screen):
+        shares = [screen.share(k) for k in range(3)]
+        assert sum(shares) == pytest.approx(1)
+
+    def test_a_small_gap_with_a_large_factor_is_not_called_good(self):
+        rng = np.random.default_rng(0)
+        p = rng.uniform(0, 0.01, 20_000)
+        found = summarize((rng.random(20_000) < p / 2).astype(int), p, **QUICK)
+        assert found.grade == "poor"
+        assert "although by little in percentage points" in said(found)
+        (row,) = (row for row in words.rows(found) if row.name == "typical gap")
+        assert row.note == "poor by the factor"
+
+    def test_labels_of_one_class_are_said_to_be(self):
+        rng = np.random.default_rng(0)
+        found = summarize(np.zeros(200, dtype=int), rng.uniform(0, 0.2, 200), **QUICK)
+        assert "All labels are of class 0" in text_of(found)
+
+
+class TestAdviceOfManyRows:
+    def test_equal_rows_count_as_often_as_they_occur(self):
+        """A sketch of many rows holds cells with counts; advice is about samples, not cells."""
+        rng = np.random.default_rng(0)
+        p = 1 / (1 + np.exp(-rng.normal(-5, 1.5, 30_000)))
+        y = (rng.random(30_000) < p / 2).astype(int)
+        sketch = sketch_of_batches([(y, p)], notion="binary")
+        assert len(sketch.case("l2").sample.labels) < 15_000
+        found = screen_of(sketch, pictures=False)
+        (first, *_) = found.advice.gains
+        assert first.n == 20_000
+        # twenty standard errors of a mean log loss; counted by cells it is several times larger
+        assert first.log_loss_before == pytest.approx(found.scores.log_loss, rel=0.1)
+        assert "20,000 of the 30,000 rows" in found.advice.sentence
+
+    def test_a_mere_confidence_has_advice(self):
+        rng = np.random.default_rng(0)
+        p = rng.uniform(0.5, 1, 2_000)
+        right = (rng.random(2_000) < 0.5 + (p - 0.5) / 3).astype(int)
+        found = summarize(right, p, top_label=True, pictures=False)
+        assert found.advice.chosen is not None
+        assert found.advice.notion == "top-label"
+        assert "riskalign calibrate FILE" in text_of(found)
+        assert "riskalign calibrate" not in text_of(found, source="")
+
+
+def gain(method, log_loss, error):
+    return Gain(method, method, 1.0, log_loss, 0.01, error, "", "", 500)
+
+
+class TestChoice:
+    @pytest.mark.parametrize(
+        ("simple", "rich", "chosen"),
+        [
+            ((0.901, 0.0005), (0.9, 0.0), "temperature"),  # as good
+            ((0.901, 0.004), (0.9, 0.0), "platt"),  # as good by the loss, but an error remains
+            ((0.95, 0.0), (0.9, 0.0), "platt"),
+            ((0.999, 0.0), (0.998, 0.0), None),  # not worth it
+        ],
+    )
+    def test_the_simplest_of_the_best(self, simple, rich, chosen):
+        gains = (gain("temperature", *simple), gain("platt", *rich))
+        found = Advice("binary", 1, gains, True, 500).chosen
+        assert (found and found.method) == chosen
