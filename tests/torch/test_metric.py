@@ -1,0 +1,339 @@
+import io
+import pickle
+
+import numpy as np
+import pytest
+import torch
+import torchmetrics
+
+import riskalign as ra
+from riskalign.data.cells import Cells
+from riskalign.torch import CalibrationError
+from riskalign.torch.counts import CellTables, bits_of, encode
+
+NOTIONS = ("binary", "top-label", "classwise", "canonical")
+
+
+def rows(n, n_classes, seed=0, dtype=torch.float32, scale=2.0):
+    """Over-confident predictions, some exactly one-hot, some twice, some exactly 1/2."""
+    generator = torch.Generator().manual_seed(seed)
+    logits = scale * torch.randn(n, n_classes, generator=generator, dtype=dtype)
+    p = logits.softmax(1)
+    y = torch.multinomial((0.8 * logits).softmax(1), 1, generator=generator)[:, 0]
+    some = n // 10
+    p[:some] = torch.eye(n_classes, dtype=dtype)[y[:some].roll(1)]
+    p[some : 2 * some], y[some : 2 * some] = p[2 * some : 3 * some], y[2 * some : 3 * some]
+    p[-2:] = torch.eye(n_classes, dtype=dtype)[:2].mean(0)
+    return p, y
+
+
+def filled(metric, p, y, sizes=(100, 1, 300)):
+    start = 0
+    for size in (*sizes, len(y)):
+        metric.update(p[start : start + size], y[start : start + size])
+        start += size
+    return metric
+
+
+def sketch_of(notion, n_classes, p, y, **options):
+    sketch = ra.CalibrationSketch(notion, n_classes, **options)
+    return sketch.update(y.numpy(), p.numpy())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("notion", NOTIONS)
+@pytest.mark.parametrize("n_classes", [2, 3, 20])
+def test_its_state_is_that_of_a_sketch_to_the_bit(notion, n_classes, dtype):
+    if notion == "binary" and n_classes != 2:
+        pytest.skip("binary errors have two classes")
+    p, y = rows(800, n_classes, dtype=dtype, scale=4)
+    for limit in (0, 40, 5000):  # no rows, some of them, all of them
+        metric = filled(CalibrationError(notion, n_classes, exact_limit=limit), p, y)
+        expected = sketch_of(notion, n_classes, p, y, exact_limit=limit)
+        assert metric.sketch().to_bytes() == expected.to_bytes()
+        assert metric.sketch().scores == expected.scores
+
+
+@pytest.mark.parametrize("bits", [4, 8, 16])
+def test_cells_are_those_of_the_numpy_core(bits):
+    ends = np.array([0, 5e-324, 1e-310, 2**-31, 2**-30, 1e-9, 0.5, 1 - 2**-24, 1], dtype=np.float64)
+    edges = np.linspace(0, 1, 8)
+    near = np.concatenate([edges, np.nextafter(edges, 2), np.nextafter(edges, -1)]).clip(0, 1)
+    random = np.random.default_rng(0).random(2000) ** 8
+    wide = np.concatenate([ends, 1 - ends, near, random, 1 - random])
+    narrow = np.concatenate([wide.astype(np.float32), np.float32([1e-45, 1e-40])])
+    cells = Cells(bits, 7)
+    tables = CellTables.of(cells)
+    for p in (wide, narrow):
+        x = torch.from_numpy(p)
+        np.testing.assert_array_equal(
+            bits_of(x).numpy(), (p.astype(np.float64) + 0.0).view(np.int64)
+        )
+        found = encode(x, cells, tables.edges_for(x.dtype), tables.parts)
+        expected = cells.encode(p.astype(np.float64))
+        for one, other in zip(found, expected, strict=True):
+            np.testing.assert_array_equal(one.numpy(), other)
+
+
+@pytest.mark.parametrize("notion", NOTIONS[:3])
+@pytest.mark.parametrize("loss", ["l2", "kl"])
+def test_it_is_close_to_the_error_of_all_rows(notion, loss):
+    n_classes = 2 if notion == "binary" else 4
+    data = ra.datasets.temperature(8_000, n_classes, t2=0.7, seed=1)
+    metric = CalibrationError(notion, n_classes, loss)
+    metric.update(torch.from_numpy(data.y_prob).float(), torch.from_numpy(data.y_true))
+    whole = ra.calibration_error(
+        data.y_true, data.y_prob, notion=notion, loss=loss, confidence=0.95
+    )
+    assert abs(float(metric.compute()) - whole.value) < 0.02 * whole.standard_error
+
+
+def test_canonical_errors_come_from_the_row_sample():
+    p, y = rows(600, 3)
+    exact = CalibrationError("canonical", 3)
+    exact.update(p, y)
+    expected = ra.calibration_error(y.numpy(), p.numpy(), notion="canonical").value
+    assert float(exact.compute()) == pytest.approx(expected, rel=1e-6)
+    part = filled(CalibrationError("canonical", 3, exact_limit=200), p, y)
+    assert part.compute_result().n_samples < 400
+    assert part.compute_result(confidence=0.95).interval[0] < expected
+    assert part.rows.shape == (2, 201, 6)
+
+
+def test_the_state_does_not_grow():
+    metric = CalibrationError("classwise", 3, exact_limit=50)
+    sizes = []
+    for seed in range(3):
+        metric.update(*rows(1000, 3, seed))
+        sizes.append([getattr(metric, name).shape for name in metric._defaults])
+    assert sizes[0] == sizes[1] == sizes[2]
+    assert int(metric.n_rows) == 3000
+    large = CalibrationError("top-label", 1000)
+    assert sum(getattr(large, name).nbytes for name in large._defaults) < 1e6
+
+
+def test_images_and_ignored_labels():
+    p, y = rows(400, 3)
+    y = torch.where(torch.arange(400) % 5 == 0, 255, y)
+    metric = CalibrationError("classwise", 3, ignore_index=255, exact_limit=10)
+    metric.update(p.reshape(4, 10, 10, 3).movedim(-1, 1), y.reshape(4, 10, 10))
+    expected = ra.CalibrationSketch("classwise", 3, exact_limit=10)
+    expected.update(y.numpy(), p.numpy(), ignore_index=255)
+    assert metric.sketch().to_bytes() == expected.to_bytes()
+
+
+def test_one_probability_per_row():
+    p, y = rows(500, 2)
+    metric = CalibrationError()
+    metric.update(p[:, 1].reshape(5, 100), y.reshape(5, 100))
+    expected = ra.CalibrationSketch(exact_limit=0).update(y.numpy(), p[:, 1].numpy())
+    assert metric.sketch().to_bytes() == expected.to_bytes()
+    logits = CalibrationError(from_logits=True)
+    logits.update(torch.logit(p[:, 1].clamp(0.01, 0.99)), y)
+    assert torch.isfinite(logits.compute())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision(dtype):
+    generator = torch.Generator().manual_seed(0)
+    logits = torch.randn(500, 3, generator=generator).to(dtype)
+    y = torch.randint(3, (500,), generator=generator)
+    metric = CalibrationError("classwise", 3, from_logits=True)
+    metric.update(logits.requires_grad_(), y)  # a gradient does not matter
+    expected = sketch_of("classwise", 3, logits.detach().float().softmax(1), y, exact_limit=0)
+    assert metric.sketch().to_bytes() == expected.to_bytes()
+    binary = CalibrationError()
+    binary.update(logits.detach()[:, 0].sigmoid(), (y > 0).long())
+    assert torch.isfinite(binary.compute())
+
+
+def test_logits_are_never_guessed():
+    metric = CalibrationError("top-label", 3)
+    metric.update(torch.randn(10, 3), torch.zeros(10).long())
+    with pytest.raises(ValueError, match="Pass `from_logits=True` for logits"):
+        metric.compute()
+
+
+def test_bad_rows_are_counted_and_raise_in_compute():
+    p, y = rows(100, 3)
+    p[3, 1] = torch.nan
+    p[4] = torch.tensor([-0.1, 0.6, 0.5])
+    p[5:7] *= 0.9
+    y[7:10] = 3
+    metric = CalibrationError("classwise", 3)
+    metric.update(p, y)
+    assert metric.bad.tolist() == [1, 1, 2, 3]
+    assert int(metric.n_rows) == 93
+    for question in (metric.compute, metric.sketch, metric.compute_result):
+        with pytest.raises(ValueError, match="Rows that cannot be used") as error:
+            question()
+        assert "1 with a prediction that is NaN" in str(error.value)
+        assert "3 with a label that is not a class number" in str(error.value)
+    metric.reset()
+    metric.update(*rows(100, 3))
+    assert torch.isfinite(metric.compute())
+
+
+def test_wrong_arguments_raise_at_once():
+    p, y = rows(10, 3)
+    metric = CalibrationError("classwise", 3)
+    with pytest.raises(TypeError, match=r"The order is \(preds, target\)"):
+        metric.update(y, p)
+    with pytest.raises(TypeError, match="`target` must hold class numbers"):
+        metric.update(p, p)
+    with pytest.raises(ValueError, match=r"shape \(N, 3, ...\).*found \(10, 2\)"):
+        metric.update(p[:, :2], y)
+    with pytest.raises(ValueError, match=r"found \(10, 3\) and \(9,\)"):
+        metric.update(p, y[:9])
+    with pytest.raises(ValueError, match="`notion` must be one of"):
+        CalibrationError("marginal", 3)
+    with pytest.raises(ValueError, match="needs two classes"):
+        CalibrationError("binary", 3)
+
+
+def test_fewer_than_two_rows_give_nan():
+    metric = CalibrationError("top-label", 3)
+    p, y = rows(20, 3)
+    metric.update(p[:1], y[:1])
+    assert torch.isnan(metric.compute())
+    with pytest.raises(ValueError, match="At least two samples"):
+        metric.compute_result()
+
+
+def test_results_and_sketches():
+    p, y = rows(900, 3)
+    names = ("cat", "dog", "fox")
+    metric = CalibrationError("classwise", names, "kl", exact_limit=2000)
+    metric.update(p, y)
+    result = metric.compute_result(confidence=0.95)
+    whole = ra.calibration_error(
+        y.numpy(), p.numpy(), loss="kl", confidence=0.95, notion="classwise"
+    )
+    assert (result.value, result.interval) == (whole.value, whole.interval)
+    assert float(metric.compute()) == pytest.approx(result.value, rel=1e-6)
+    assert metric.compute_result(loss="l2").value != result.value
+    assert metric.sketch().classes == names
+    assert (metric.sketch() + metric.sketch()).n_samples == 1800
+
+
+def test_forward_gives_the_batch_and_keeps_the_rest():
+    p, y = rows(600, 3)
+    for limit in (0, 100):
+        metric = CalibrationError("classwise", 3, exact_limit=limit)
+        first = metric(p[:300], y[:300])
+        alone = CalibrationError("classwise", 3, exact_limit=limit)
+        alone.update(p[300:], y[300:])
+        assert torch.equal(metric(p[300:], y[300:]), alone.compute())
+        assert not torch.equal(first, alone.compute())
+        expected = sketch_of("classwise", 3, p, y, exact_limit=limit)
+        assert metric.sketch().to_bytes() == expected.to_bytes()
+
+
+def test_a_collection_shares_one_state():
+    p, y = rows(500, 3)
+    collection = torchmetrics.MetricCollection(
+        {
+            "l2": CalibrationError("classwise", 3),
+            "kl": CalibrationError("classwise", 3, "kl"),
+            "top": CalibrationError("top-label", 3),
+            "accuracy": torchmetrics.classification.MulticlassAccuracy(3),
+        }
+    )
+    for part in (slice(0, 200), slice(200, 500)):
+        collection.update(p[part], y[part])
+    found = collection.compute()
+    assert ["l2", "kl"] in [sorted(g, reverse=True) for g in collection.compute_groups.values()]
+    for name, options in {"l2": ("classwise", 3), "kl": ("classwise", 3, "kl")}.items():
+        alone = CalibrationError(*options)
+        alone.update(p, y)
+        assert torch.equal(found[name], alone.compute())
+    clone = collection.clone(prefix="val_")
+    clone.reset()
+    assert set(clone.keys()) == {"val_l2", "val_kl", "val_top", "val_accuracy"}
+
+
+def test_reset_state_dict_pickle_and_checkpoints():
+    p, y = rows(500, 3)
+    metric = filled(CalibrationError("classwise", 3, exact_limit=30), p, y)
+    assert metric.state_dict() == {}  # torchmetrics' habit
+    metric.persistent(True)
+    stored = io.BytesIO()
+    torch.save(metric.state_dict(), stored)
+    stored.seek(0)
+    again = CalibrationError("classwise", 3, exact_limit=30)
+    again.load_state_dict(torch.load(stored, weights_only=True))
+    again.update(p[:5], y[:5])
+    metric.update(p[:5], y[:5])
+    assert again.sketch().to_bytes() == metric.sketch().to_bytes()
+    assert pickle.loads(pickle.dumps(metric)).sketch().to_bytes() == metric.sketch().to_bytes()
+    assert torch.equal(metric.to("cpu").half().compute(), again.compute())
+    metric.reset()
+    assert int(metric.n_rows) == 0
+    assert (
+        metric.sketch().to_bytes()
+        == ra.CalibrationSketch("classwise", 3, exact_limit=30).to_bytes()
+    )
+
+
+def test_plot():
+    import matplotlib
+
+    matplotlib.use("agg")
+    metric = filled(CalibrationError("top-label", 3), *rows(300, 3))
+    figure, axes = metric.plot()
+    assert len(axes.get_lines()) >= 1
+    matplotlib.pyplot.close(figure)
+
+
+def test_a_loop_in_the_manner_of_lightning():
+    """A module with metrics as attributes, logged at the end of each epoch, then reset."""
+    torch.manual_seed(0)
+
+    class Classifier(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = torch.nn.Linear(4, 3)
+            self.calibration = CalibrationError("top-label", 3, from_logits=True)
+
+    x = torch.randn(400, 4)
+    y = (x[:, :3] + torch.randn(400, 3)).argmax(1)
+    model = Classifier()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    logged = []
+    for _ in range(3):
+        for part in torch.randperm(400).split(64):
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(model.layer(x[part]), y[part]).backward()
+            optimizer.step()
+        with torch.no_grad():
+            for part in torch.arange(400).split(64):
+                model.calibration.update(model.layer(x[part]), y[part])
+        logged.append(model.calibration.compute())
+        assert int(model.calibration.n_rows) == 400
+        model.calibration.reset()
+    assert len(set(map(float, logged))) == 3
+    assert "calibration.cells" not in model.state_dict()
+
+
+@pytest.mark.parametrize(("notion", "limit"), [("classwise", 60), ("top-label", 0)])
+def test_update_compiles_as_one_graph(notion, limit):
+    p, y = rows(300, 3)
+    metric = CalibrationError(notion, 3, exact_limit=limit)
+    compiled = torch.compile(metric._add, backend="aot_eager", fullgraph=True)
+    for part in (slice(0, 100), slice(100, 200), slice(200, 300)):
+        compiled(p[part], y[part])
+    expected = sketch_of(notion, 3, p, y, exact_limit=limit)
+    assert metric.sketch().to_bytes() == expected.to_bytes()
+
+
+@pytest.mark.parametrize("notion", NOTIONS)
+@pytest.mark.parametrize("limit", [0, 40])
+def test_update_does_not_wait_for_the_device(notion, limit):
+    # Tensors of the device "meta" have no numbers: reading one on the host would be an error.
+    n_classes = 2 if notion == "binary" else 3
+    metric = CalibrationError(
+        notion, n_classes, exact_limit=limit, from_logits=True, ignore_index=-1
+    ).to("meta")
+    logits = torch.empty(100, n_classes, device="meta")
+    metric.update(logits, torch.empty(100, dtype=torch.int64, device="meta"))
+    assert metric.n_rows.device.type == "meta"
