@@ -39,8 +39,12 @@ LEVEL = 0.95
 
 CLOSE = {"rtol": 1e-9, "atol": 1e-12}
 
-TOLERANCES = {"float32": {"rtol": 1e-4, "atol": 1e-7}}
-"""Of groups that cannot be `CLOSE`: exponentials in float32 differ between processors."""
+TOLERANCES = {
+    "float32": {"rtol": 1e-4, "atol": 1e-7},
+    "calibrator": {"rtol": 1e-6, "atol": 1e-9},
+}
+"""Of groups that cannot be `CLOSE`: exponentials in float32 differ between processors, and the
+penalties of calibrators are iterated until they move little."""
 
 
 # Data sets.
@@ -302,17 +306,11 @@ def default(data: Data) -> Entries:
 
 def significance(data: Data) -> Entries:
     """The test of calibration."""
-    for notion, loss in questions(data, TWO_LOSSES):
+    for notion, _ in questions(data, ("l2",)):
         test = ra.calibration_test(
-            data.y,
-            data.p,
-            notion=notion,
-            loss=loss,
-            n_draws=99,
-            seed=1,
-            sample_weight=data.weights,
+            data.y, data.p, notion=notion, n_draws=99, seed=1, sample_weight=data.weights
         )
-        yield f"{notion}/{loss}", {"statistic": test.statistic, "p_value": test.p_value}
+        yield notion, {"p_value": test.p_value, **test.parts}
 
 
 def comparison(data: Data) -> Entries:
@@ -338,7 +336,7 @@ def curve(data: Data) -> Entries:
         for start in STARTS
     }
     whole = data.p if data.p.ndim == 2 else np.stack([1 - data.p, data.p], axis=1)
-    sums = ("density", "effective_samples", "nearby_samples")
+    sums = ("density", "effective_samples", "nearby_samples", "local_samples")
     for notion in data.notions:
         grid = whole[:5].astype(np.float64) if notion == "canonical" else np.linspace(0, 1, 6)
         for name, options in asked.items():
@@ -352,7 +350,8 @@ def curve(data: Data) -> Entries:
                 **options,
             )
             answer = {each: probe(getattr(found, each)) for each in sums}
-            answer |= {"conditional": found.conditional, "band": list(map(probe, found.band()))}
+            R, *ends = (np.nan_to_num(v, nan=-1.0) for v in (found.conditional, *found.band()))
+            answer |= {"conditional": R, "band": list(map(probe, ends))}
             if "bandwidth" not in options or options["bandwidth"] != GIVEN:
                 answer |= {"bandwidth": found.bandwidth, "flattening": found.flattening}
             yield f"{notion}/kl/{name}", plain(answer)
@@ -361,7 +360,7 @@ def curve(data: Data) -> Entries:
 def calibrator(data: Data) -> Entries:
     """Probabilities that a calibrator answers with."""
     for notion in ("classwise", "canonical"):
-        for start in STARTS[:2]:
+        for start in ("matrix", "temperature"):
             for name, h in (("given", GIVEN), ("found", None)):
                 found = ra.KernelCalibrator(notion=notion, start=start, bandwidth=h)
                 found.fit(data.p, data.y, sample_weight=data.weights)
@@ -369,8 +368,8 @@ def calibrator(data: Data) -> Entries:
                 answer = {
                     "probabilities": calibrated[:3],
                     "all": probe(calibrated),
-                    "bandwidth": [None if np.isnan(h) else h for h in found.bandwidth_],
-                    "temperature": found.temperature_,
+                    "bandwidth": None if np.isnan(found.bandwidth_) else found.bandwidth_,
+                    "share": found.share_,
                     "shrinkage": found.shrinkage_,
                 }
                 yield f"{notion}/l2/{start}/{name}", plain(answer)
@@ -406,12 +405,14 @@ def report(data: Data) -> Entries:
                 writer.writerow([y, *np.atleast_1d(p).tolist()])
         for notion, loss in questions(data, ("kl",)):
             command = ["report", table, "--notion", notion, "--loss", loss, "--draws", 49]
+            command.append("--no-advice")
             with contextlib.redirect_stdout(io.StringIO()):
                 code = command_line([str(word) for word in (*command, "--json", answer)])
             assert code == 0, code
             content = json.loads(answer.read_text())
-            for words in ("source", "definition", "method", "note"):
+            for words in ("source", "definition", "method", "note", "riskalign", "made", "command"):
                 del content[words]
+            del content["verdict"]["sentences"]
             yield f"{notion}/{loss}", content
 
 

@@ -358,7 +358,8 @@ def terms(loss, f, y, R, s, shift):
     term = <y, l(f)> - 1/2 <y, l(R) + l(R + s (y - R) + shift)>
     """
     let_in = [
-        max(R[k] + s * ((y == k) - R[k]) + shift[k], KEPT_SHARE * R[k]) for k in range(len(R))
+        min(max(R[k] + s * ((y == k) - R[k]) + shift[k], KEPT_SHARE * R[k]), 1.0)
+        for k in range(len(R))
     ]
     refinement = (loss(R)[y] + loss(let_in)[y]) / 2
     gain = [a - b for a, b in zip(loss(f), loss(R), strict=True)]
@@ -388,28 +389,58 @@ def likelihood_scale(loss, g, weights, tempering):
     return tempering * 2 * cost / noise if cost > 0 and noise > 0 else 0.0
 
 
-def weighted_tunings(problem, weights, loss, start, kernel, candidates, tempering, share, most):
-    """(tunings, evidence, scale): candidates (h, tau) that hold a share of the weight, best first.
+def losses_of_candidates(problem, weights, loss, start, kernel, candidates, tempering):
+    """(lambda, [lambda L_c]) for samples of mean weight 1: L_c = sum_i w_i <y_i, l(R_ci)>.
 
-    evidence_c = log h_c - lambda / (mean weight) sum_i w_i <y_i, l(R_ci)>, R without the row's
-    part in the starts of its neighbours.
+    R is without the row's part in the starts of its neighbours.
     """
     points, labels = problem
     g = left_out_starts(points, labels, weights, start)
     scale = likelihood_scale(loss, g, weights, tempering) / mean_weight(weights)
-    evidence = []
+    losses = []
     for h, tau in candidates:
         q = smoothed_residuals(points, labels, weights, start, kernel, h, tau)
         R = [onto_simplex(g_i, q_i) for g_i, q_i in zip(g, q, strict=True)]
         total = math.fsum(w * loss(r)[y] for w, r, y in zip(weights, R, labels, strict=True))
-        evidence.append(math.log(h) - scale * total)
+        losses.append(scale * total)
+    return scale, losses
+
+
+def pooled(losses, share, limit):
+    """(D_kc + share sum_(j != k) min(D_jc, limit)) / (1 + share / (K - 1)), D_kc from the least.
+
+    Of one problem and of two mirrored ones D_kc itself.
+    """
+    excess = [[loss - min(own) for loss in own] for own in losses]
+    n_classes = len(losses)
+    if n_classes < 3:
+        return excess
+    result = []
+    for k in range(n_classes):
+        others = [j for j in range(n_classes) if j != k]
+        added = [math.fsum(min(excess[j][c], limit) for j in others) for c in range(len(excess[k]))]
+        result.append(
+            [
+                (own + share * more) / (1 + share / (n_classes - 1))
+                for own, more in zip(excess[k], added, strict=True)
+            ]
+        )
+    return result
+
+
+def weighted_tunings(losses, candidates, share, most):
+    """(tunings, evidence): candidates (h, tau) that hold a share of the weight, best first.
+
+    evidence_c = log h_c - losses_c.
+    """
+    evidence = [math.log(h) - loss for (h, _), loss in zip(candidates, losses, strict=True)]
     order = sorted(range(len(candidates)), key=lambda c: -evidence[c])
     shares, kept = softmax(evidence), []
     for c in order:
         kept.append(c)
         if math.fsum(shares[b] for b in kept) >= share or len(kept) == most:
             break
-    return [candidates[c] for c in kept], [evidence[c] for c in kept], scale
+    return [candidates[c] for c in kept], [evidence[c] for c in kept]
 
 
 def own_weights(evidence, scale, losses, own_share):

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from experiments.comparing import pair_of
 
 import riskalign as ra
 
@@ -28,6 +29,13 @@ def test_a_difference_that_all_rows_share(n, told, loss):
         assert (diff.interval[1] < 0) == told
 
 
+@pytest.mark.parametrize("notion", ["binary", "canonical"])
+def test_few_rows_prove_no_more_than_that_all_agree(notion):
+    y, p = np.ones(24, dtype=int), np.full(24, 0.66)
+    diff = ra.compare(y, p, 0.7 * p + 0.15, notion=notion)
+    assert diff.p_value >= 2.0 ** (1 - 24) * (1 - 1e-6)
+
+
 def test_pairs_are_told_apart_better_than_separate_intervals_would():
     data = ra.datasets.temperature(1500, 4, t2=0.7, seed=1)
     sharper = data.y_prob**1.1
@@ -45,15 +53,14 @@ def test_pairs_are_told_apart_better_than_separate_intervals_would():
     assert swapped.p_value == pytest.approx(diff.p_value)
 
 
-def test_comparison_of_calibrated_models_rejects_rarely():
-    """Two calibrated models, one coarser: at 5%, at most 8 of 60 (once in 300 if exact)."""
-    rejected = 0
+def test_calibrated_models_are_told_apart_as_often_as_said():
+    """Of 60 pairs at 5%, at most 8; at 20%, 5 to 20: each once in 300 or less if exact."""
+    p = []
     for seed in range(60):
-        data = ra.datasets.calibrated(400, 2, seed=seed)
-        coarse = np.tile([0.5, 0.5], (400, 1))  # E[y] of the uniform family
-        diff = ra.compare(data.y_true, data.y_prob, coarse, notion="binary", engine="grid")
-        rejected += diff.p_value <= 0.05
-    assert rejected <= 8
+        y, first, second = pair_of(300, 2, 0.0, (1.0, 1.0), seed)
+        p.append(ra.compare(y, first, second, notion="binary", engine="grid").p_value)
+    assert np.sum(np.array(p) <= 0.05) <= 8
+    assert 5 <= np.sum(np.array(p) <= 0.2) <= 20
 
 
 def test_comparisons_need_the_same_samples():

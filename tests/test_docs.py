@@ -2,6 +2,7 @@
 
 import importlib.util
 import inspect
+import json
 import re
 from pathlib import Path
 
@@ -10,7 +11,9 @@ import pytest
 import riskalign as ra
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = ROOT / "docs"
+PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
+REFERENCE = sorted((DOCS / "reference").glob("*.md"))
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +36,21 @@ def test_a_command_that_fails_is_an_error(pages, tmp_path):
     assert found == "```console\n$ echo a b\na b\n```\n"
     with pytest.raises(RuntimeError, match="ended with 2: riskalign: error: nothing"):
         pages.run("```console\n$ riskalign report nothing.csv\n```\n", tmp_path)
+
+
+def test_the_cells_of_a_notebook_run(pages, tmp_path, monkeypatch):
+    """As in Jupyter: the last value is shown, figures are drawn, `!` is a command."""
+    monkeypatch.setattr(pages, "EXAMPLES", tmp_path)
+    code = "import matplotlib.pyplot as plt\nx = plt.figure()\n'last'"
+    sources = [("markdown", "# T"), ("code", code), ("code", "!echo a b"), ("code", "x = 1")]
+    cells = [{"cell_type": kind, "source": [source]} for kind, source in sources]
+    (tmp_path / "n.ipynb").write_text(json.dumps({"cells": cells}))
+    found = pages.run("<!-- notebook: n.ipynb -->\n", tmp_path)
+    expected = f"# T\n\n```python\n{code}\n```\n\n```text\n'last'\n```"
+    assert found.startswith(expected)
+    assert "(generated/n-0.png)" in found
+    assert (tmp_path / "n-0.png").exists()
+    assert found.endswith("```console\n$ echo a b\na b\n```\n\n```python\nx = 1\n```\n")
 
 
 def test_python_prints_below_its_block(pages, tmp_path):
@@ -91,13 +109,36 @@ def test_every_public_name_has_an_example(name):
 
 
 def test_the_reference_has_every_public_name():
-    listed = re.findall(r"^::: (\S+)$", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE)
+    text = "".join(page.read_text() for page in REFERENCE)
+    listed = re.findall(r"^::: (\S+)$", text, re.MULTILINE)
     assert len(listed) == len(set(listed))
     assert set(listed) == set(PUBLIC)
 
 
+def test_the_list_of_all_names_is_that_of_the_reference_pages():
+    pages = re.findall(r"\(reference/(\S+)\) \| (.*) \|", (DOCS / "api.md").read_text())
+    assert sorted(name for name, _ in pages) == [page.name for page in REFERENCE]
+    for name, listed in pages:
+        there = re.findall(r"^::: riskalign\.(\S+)$", (DOCS / "reference" / name).read_text(), re.M)
+        assert re.findall(r"`([^`]+)`", listed) == there
+
+
 def test_every_page_is_in_the_navigation():
     navigation = (ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2]
-    assert sorted(re.findall(r": (\S+\.md)$", navigation, re.MULTILINE)) == [
-        page.name for page in PAGES[1:]
-    ]
+    listed = re.findall(r": (\S+\.md)$", navigation, re.MULTILINE)
+    assert sorted(listed) == sorted(
+        str(page.relative_to(DOCS)) for page in [*PAGES[1:], *REFERENCE]
+    )
+
+
+def test_the_tests_behind_every_promise_exist():
+    """Links of "What you can rely on" lead to files, and to what they name in them."""
+    text = (DOCS / "reliability.md").read_text(encoding="utf-8")
+    promises = [line for line in text.splitlines() if line.startswith("| **")]
+    assert len(promises) == 10
+    for promise in promises:
+        links = re.findall(r"\[`[\w/.]+(?:::(\w+))?`\]\([^)]*/blob/main/(tests/[^)]+)\)", promise)
+        assert links, promise
+        for name, path in links:
+            content = (ROOT / path).read_text(encoding="utf-8")
+            assert re.search(rf"^(def|class) {name}\b", content, re.MULTILINE), (name, path)

@@ -297,7 +297,7 @@ def test_a_reliability_curve_equals_the_oracle(notion, kernel):
     case = SAMPLES[2] if notion == "binary" else SAMPLES[3]
     weights = np.linspace(0.5, 2, len(case.y))
     h = CANDIDATES[kernel][1]
-    grid = case.f[:4] if notion == "canonical" else np.array([0.0, 0.1, 0.5, 0.97, 1.0])
+    grid = case.f[:4] if notion == "canonical" else np.array([0.0, 0.1, 0.3, 0.5, 0.97, 1.0])
     curve = ra.reliability_curve(
         case.y,
         case.f,
@@ -314,7 +314,11 @@ def test_a_reliability_curve_equals_the_oracle(notion, kernel):
             x = x if notion == "canonical" else (1 - x, x)
             R, log_density = oracle.average(x, None, points, labels, weights.tolist(), kernel, h)
             found = curve.conditional[m, k] if notion == "classwise" else curve.conditional[m]
-            close(found, R if notion == "canonical" else R[1])
+            local = curve.local_samples[m, k] if notion == "classwise" else curve.local_samples[m]
+            if local > 0:
+                close(found, R if notion == "canonical" else R[1])
+            else:
+                assert np.isnan(found).all()
             density = curve.density[m, k] if notion == "classwise" else curve.density[m]
             assert density == pytest.approx(math.exp(log_density), rel=TOLERANCE)
 
@@ -335,7 +339,9 @@ def test_integer_weights_equal_repetition(case, data, kernel, h, notion):
     repeated = ra.reliability_curve(
         np.repeat(case.y, counts), np.repeat(case.f, counts, axis=0), **options
     )
-    np.testing.assert_allclose(weighted.conditional, repeated.conditional, atol=1e-10)
+    # Where hardly a sample is nearby there is no answer, and weights are no numbers of samples.
+    known = ~(np.isnan(weighted.conditional) | np.isnan(repeated.conditional))
+    np.testing.assert_allclose(weighted.conditional[known], repeated.conditional[known], atol=1e-10)
     np.testing.assert_allclose(weighted.density, repeated.density, rtol=1e-9)
 
 

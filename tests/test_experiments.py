@@ -6,7 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from experiments import (
+    band,
     claims,
+    comparing,
     figure_claims,
     finite,
     real,
@@ -385,3 +387,41 @@ def test_command_line(capsys, monkeypatch):
     assert "name one with --data or in RISKALIGN_DATA" in capsys.readouterr().out
     with pytest.raises(SystemExit):
         main(["synthetic", "--methods", "guessing"])
+
+
+def test_models_to_compare_are_calibrated_and_alike():
+    y, first, second = comparing.pair_of(200_000, 3, 0.6, (1.0, 1.0), 0)
+    for f in (first, second):
+        for k in range(3):
+            near = np.abs(f[:, k] - 0.4) < 0.02
+            assert np.mean(y[near] == k) == pytest.approx(f[near, k].mean(), abs=0.02)
+    _, sharp, same = comparing.pair_of(50, 3, 0.6, (2.0, 1.0), 0)
+    _, plain, other = comparing.pair_of(50, 3, 0.6, (1.0, 1.0), 0)
+    np.testing.assert_array_equal(same, other)
+    np.testing.assert_allclose(sharp, plain**2 / np.sum(plain**2, axis=1, keepdims=True))
+
+
+def test_bands_of_a_small_study(tmp_path, monkeypatch):
+    monkeypatch.setattr(band, "POOL", 20_000)
+    monkeypatch.setattr(band, "SAMPLES", (300,))
+    monkeypatch.setattr(band, "RESULTS", tmp_path)
+    first = next(band.cells(1))
+    rows = [first | row for row in band.compute(first)]
+    assert [row["target"] for row in rows] == ["class 0", "class 3", "top-label"]
+    for row in rows:
+        assert 0 <= row["pointwise held"] <= row["simultaneous held"] <= row["points"]
+        assert 0 < row["pointwise width"] < row["simultaneous width"]
+    band.write(rows)
+    assert "| temperature | top-label | 1 |" in (tmp_path / "band.md").read_text()
+
+
+def test_coverage_is_weighted_by_points():
+    rows = [
+        {"points": 10.0, "pointwise held": 9.0, "simultaneous held": 10.0},
+        {"points": 30.0, "pointwise held": 30.0, "simultaneous held": 29.0},
+    ]
+    for row in rows:
+        row |= {"family": "a", "pointwise width": 0.1, "simultaneous width": 0.2}
+    # residuals 9 - 9.75 and 30 - 29.25: a standard error of sqrt(2 x 0.75^2) / 40
+    expected = "| a | 2 | 20 | 0.975 ± 0.027 | 10.0 | 0.500 ± 0.354 | 20.0 |"
+    assert expected in band.report(rows, "family")

@@ -4,13 +4,15 @@ import numpy as np
 import pytest
 
 from riskalign import datasets
-from riskalign.datasets import FAMILIES
+from riskalign.datasets import FAMILIES, HELD_OUT
+
+ALL = FAMILIES | HELD_OUT
 
 
 @pytest.mark.parametrize("n_classes", [2, 4, 30])
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", ALL)
 def test_rows_lie_on_the_simplex(name, n_classes):
-    data = FAMILIES[name](500, n_classes, 1)
+    data = ALL[name](500, n_classes, 1)
     for rows in (data.y_prob, data.conditional):
         assert rows.shape == (500, n_classes)
         assert rows.min() >= 0
@@ -18,10 +20,10 @@ def test_rows_lie_on_the_simplex(name, n_classes):
     assert set(np.unique(data.y_true)) <= set(range(n_classes))
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", ALL)
 def test_labels_are_drawn_from_the_conditional(name):
     """Class counts within five standard deviations: fails once in 400,000 for right code."""
-    data = FAMILIES[name](40_000, 4, 2)
+    data = ALL[name](40_000, 4, 2)
     counts = np.bincount(data.y_true, minlength=4)
     expected = data.conditional.sum(axis=0)
     sd = np.sqrt((data.conditional * (1 - data.conditional)).sum(axis=0))
@@ -45,15 +47,15 @@ def test_the_conditional_is_a_function_of_the_prediction(name):
 @pytest.mark.parametrize("notion", ["classwise", "canonical", "top-label"])
 @pytest.mark.parametrize("loss", ["l2", "kl"])
 def test_only_the_calibrated_family_has_no_error(notion, loss):
-    for name, family in FAMILIES.items():
+    for name, family in ALL.items():
         truth = family(2000, 4, 4).truth(notion=notion, loss=loss)
         assert truth == pytest.approx(0, abs=1e-15) if name == "calibrated" else truth > 3e-4
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", ALL)
 def test_marginal_truth_is_below_the_joint_one(name):
     """Averaging R over rows with one f_k loses what differs between them, never adds."""
-    data = FAMILIES[name](5000, 4, 5)
+    data = ALL[name](5000, 4, 5)
     joint = data.truth(notion="classwise", given="joint")
     assert data.truth(notion="classwise", given="marginal") <= joint + 2e-4
 
@@ -66,3 +68,20 @@ def test_seeds_and_strengths_matter():
     assert weak < strong
     none = datasets.label_noise(500, 3, noise=0.0)
     assert np.array_equal(none.y_prob, none.conditional)
+
+
+@pytest.mark.parametrize("name", ["ties", "verbalised"])
+def test_equal_predictions_have_one_conditional(name):
+    data = HELD_OUT[name](5_000, 3, 6)
+    f, number = np.unique(data.y_prob, axis=0, return_inverse=True)
+    assert len(f) <= 30
+    for k in range(len(f)):
+        assert np.ptp(data.conditional[number == k], axis=0).max() == 0
+
+
+def test_a_step_is_a_jump_of_the_log_odds():
+    data = datasets.step(2_000, 2, height=0.3, seed=0)
+    jump = np.log(data.conditional / data.y_prob)
+    above = data.y_prob[:, 1] > 0.5
+    np.testing.assert_allclose((jump[:, 1] - jump[:, 0])[above], 0.6)
+    np.testing.assert_allclose((jump[:, 1] - jump[:, 0])[~above], -0.6)

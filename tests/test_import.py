@@ -14,6 +14,9 @@ HEAVY = (
     "tqdm",
     "jax",
     "tensorflow",
+    "pyarrow",
+    "dask",
+    "pyspark",
 )
 
 
@@ -39,7 +42,7 @@ def test_estimating_loads_nothing_heavy():
 
 
 def test_the_check_sees_what_is_loaded():
-    assert loaded_by("import riskalign, pandas") == ["pandas"]
+    assert "pandas" in loaded_by("import riskalign, pandas")
 
 
 def test_public_names_exist():

@@ -23,15 +23,15 @@ def answers(y, f, notion, weights=None, **options):
     """Value, interval and verdict."""
     options = {"notion": notion, "sample_weight": weights, **options}
     error = ra.calibration_error(y, f, confidence=0.95, **options)
-    test = ra.calibration_test(y, f, n_draws=99, **options)
+    test = ra.calibration_test(y, f, notion=notion, sample_weight=weights, n_draws=99)
     return [
         error.value,
         *error.interval,
         error.standard_error,
         error.risk,
         error.overconfidence.top_label,
-        test.statistic,
         test.p_value,
+        *test.parts.values(),
     ]
 
 

@@ -8,7 +8,7 @@ from cases import ordinary
 
 import riskalign as ra
 from riskalign.cli import main
-from riskalign.report.summary import summarize
+from riskalign.report import summarize
 
 Y, F = [0, 1, 2, 0], np.full((4, 3), 1 / 3)
 
@@ -104,3 +104,17 @@ def test_pictures_of_two_columns_are_of_the_second():
     one, two = (ax.lines[0].get_ydata() for ax in pictures)
     np.testing.assert_array_equal(one, two)
     assert pictures[0].get_xlabel() == "predicted probability of class 1"
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "0", True, None])
+def test_seeds_are_integers_from_0_up(seed):
+    case = ordinary(20, 3)
+    calls = (
+        lambda: ra.calibration_error(case.y, case.f, seed=seed),
+        lambda: ra.calibration_test(case.y, case.f, seed=seed),
+        lambda: ra.compare(case.y, case.f, case.f, seed=seed),
+        lambda: ra.CalibrationSketch(classes=3).update(case.y, case.f).calibration_test(seed=seed),
+    )
+    for call in calls:
+        with pytest.raises(ValueError, match="`seed` must be an integer from 0 up"):
+            call()

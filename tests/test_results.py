@@ -32,6 +32,9 @@ VARIANTS = [
 ]
 
 
+LOSS_WORDS = {"l2": "squared error", "kl": "log loss", "ranked": "ranked probability score"}
+
+
 def made(variant):
     return result(**variant | {"loss": LOSSES[variant["loss"]]})
 
@@ -41,11 +44,11 @@ def test_print_is_narrow_and_holds_the_definition(variant):
     found = made(variant)
     lines = str(found).splitlines()
     assert max(map(len, lines)) <= 100
-    (line,) = (line for line in lines if line.startswith("  calibration error"))
+    *_, line = (line for line in lines if line.startswith("  calibration error"))
     assert f"{found.value:.6f}" in line
     assert found.definition in line
-    assert found.notion in lines[0]
-    assert found.loss in lines[0]
+    assert found.notion.replace("classwise", "class-wise") in lines[0].lower()
+    assert LOSS_WORDS.get(found.loss, found.loss) in lines[0]
     for number in (found.risk, found.refinement, found.reconstructed_risk):
         assert f"{number:.6f}" in str(found)
 
@@ -119,8 +122,8 @@ def test_the_root_of_classwise_errors_is_that_of_their_mean():
     found = result("classwise")
     assert found.root == pytest.approx(math.sqrt(found.value / 3))
     assert dataclasses.replace(found, per_class=-found.per_class).root == 0
-    (line,) = (line for line in str(found).splitlines() if f"{found.root:.6f}" in line)
-    assert line.endswith("per class")
+    (line,) = (line for line in str(found).splitlines() if "typical gap, per class" in line)
+    assert f"{100 * found.root:.1f} pts" in line
     # The same gap in every class is typical, however many classes there are.
     n = 4_000
     for n_classes in (4, 8):
@@ -133,9 +136,9 @@ def test_the_root_of_classwise_errors_is_that_of_their_mean():
 
 
 def test_the_root_is_printed_for_l2_alone():
-    assert f"{result(loss='l2').root:.6f}" in str(result(loss="l2"))
+    assert f"{100 * result(loss='l2').root:.1f} pts" in str(result(loss="l2"))
     assert "typical" in str(result(loss="l2"))
-    assert "typical" not in str(result(loss="kl"))
+    assert "typical gap" not in str(result(loss="kl"))
 
 
 @pytest.mark.parametrize("notion", NOTIONS)
@@ -148,7 +151,7 @@ def test_results_are_frozen(notion):
 def test_the_edge_is_printed():
     at_edge = result("canonical", bandwidth="likelihood", candidates=[0.8, 0.9])
     assert at_edge.search.at_edge
-    assert "at the edge of its range" in str(at_edge)
+    assert "at the edge of the range that was" in str(at_edge)
     inside = result("canonical", bandwidth="risk-alignment", candidates=[1e-3, 0.05, 1.0])
     assert not inside.search.at_edge
     assert "edge" not in str(inside)
@@ -160,7 +163,8 @@ def test_the_edge_of_some_classes_is_counted():
     found = result("classwise", bandwidth="likelihood", candidates=[0.19, 0.2])
     count = int(np.count_nonzero(found.search.at_edge))
     assert count > 0
-    assert f"{count} at the edge of the range" in str(found)
+    text = " ".join(str(found).split())
+    assert f"at the edge of the range that was searched for {count} of 3 classes" in text
 
 
 def test_the_worst_classes_are_listed():
@@ -170,12 +174,12 @@ def test_the_worst_classes_are_listed():
         np.array(names)[case.y], case.f, classes=names, bandwidth=0.05, estimator="plugin"
     )
     text = str(found)
-    worst = np.argsort(-found.per_class)
+    worst = found.evidence.order(found.per_class)
     listed = [text.find(f"{names[k]} ") for k in worst[:5]]
     assert min(listed) > 0
     assert listed == sorted(listed)
     assert all(f"{names[k]} " not in text for k in worst[5:])
-    assert "5 of 12" in text
+    assert "7 more classes" in text
 
 
 def test_long_names_stay_within_the_width():
@@ -216,9 +220,9 @@ def test_a_direction_is_named_only_if_the_interval_excludes_0():
         found = ra.calibration_error(y, np.tile([0.7, 0.3], (n, 1)), **options)
         assert found.overconfidence.gap == pytest.approx(0.7 - right / n)
         assert found.direction == expected
-        (line,) = (line for line in str(found).splitlines() if "top-label f - y" in line)
-        assert line.endswith(f": {expected}")
-        assert ("confident" in str(found)) == (expected != "no clear direction")
+        (line,) = (line for line in str(found).splitlines() if "confidence - accuracy" in line)
+        assert line.endswith(f" {expected}")
+        assert ("-confident" in str(found)) == (expected != "no clear direction")
 
 
 def test_a_few_rows_that_are_all_right_are_not_called_under_confident():
@@ -260,14 +264,16 @@ def test_one_probability_that_is_too_high():
     assert 1 < binary.ratio_interval[0] < 1.7 < binary.ratio_interval[1]
     assert found.direction == "too high"
     text = str(found)
-    assert f": {binary.ratio:.1f} times too high" in text
+    assert f" {binary.ratio:.1f} times too high" in text
     assert "confident" not in text
-    for number in (binary.mean_prediction, binary.frequency, binary.slope, binary.intercept):
-        assert f"{number:.6f}" in text
+    for number in (binary.ratio, binary.slope, binary.intercept):
+        assert f"{number:.2f}" in text
+    for share in (binary.mean_prediction, binary.frequency):
+        assert f"{100 * share:.2f}%" in text
     assert max(map(len, text.splitlines())) <= 100
     flipped = ra.calibration_error(y, f / 1.7**2, bandwidth=0.1)
     assert flipped.direction == "too low"
-    assert re.search(r": 1\.[5-9] times too low$", str(flipped), re.MULTILINE)
+    assert re.search(r" 1\.[5-9] times too low$", str(flipped), re.MULTILINE)
     few = ra.calibration_error(*fraud(300), bandwidth=0.1)
     assert few.direction == few.binary.direction == "no clear direction"
 
@@ -355,5 +361,75 @@ def test_the_gap_has_the_confidence_that_is_asked_for():
     assert widths[0] < widths[1] / 2
 
 
-def test_the_repr_leaves_out_what_is_long():
-    assert len(repr(result())) < 1500
+def test_the_repr_is_one_line():
+    for found in (result(), result(loss="kl"), result(confidence=0.9, estimator="debiased")):
+        text = repr(found)
+        assert text.startswith("<CalibrationResult: classwise")
+        assert "\n" not in text
+        assert len(text) < 120
+
+
+@pytest.mark.parametrize("notion", NOTIONS)
+@pytest.mark.parametrize("loss", ["l2", "kl"])
+def test_notebooks_show_a_table_and_a_picture(notion, loss):
+    found = result(notion, loss=LOSSES[loss])
+    page = found._repr_html_()
+    assert page.count("<svg") == 1
+    assert f"{found.value:.6f}".replace("-", "\u2212") in page
+    assert "<script" not in page
+
+
+def test_notebooks_show_other_answers():
+    options = {"bandwidth": 0.05}
+    test = ra.calibration_test(CASE.y, CASE.f, n_draws=19)
+    difference = ra.compare(CASE.y, CASE.f, CASE.f[:, ::-1], names=("<a>", "b"))
+    search = ra.select_bandwidth(CASE.y, CASE.f, candidates=[0.01, 0.1])
+    sketch = ra.CalibrationSketch(classes=3).update(CASE.y, CASE.f)
+    curve = ra.reliability_curve(CASE.y, CASE.f, **options)
+    points = ra.reliability_curve(CASE.y, CASE.f, notion="canonical", grid=CASE.f[:4], **options)
+    for found in (result(**options), test, difference, search, sketch, curve, points):
+        assert "\n" not in repr(found)
+        assert len(repr(found)) < 160
+        page = found._repr_html_()
+        assert page.count("<svg") == 1
+        assert "<a>" not in page
+        assert max(map(len, str(found).splitlines())) <= 100
+
+
+def test_a_negative_error_is_shown_as_0():
+    found = result(confidence=0.95, estimator="debiased")
+    found = dataclasses.replace(found, value=-0.02, per_class=-np.ones(3), interval=(0.0, 0.03))
+    assert "0 pts  0 to 10.0 pts" in str(found)
+    assert "-0.020000" in str(found)
+
+
+def test_predictions_far_below_the_frequency_have_an_interval():
+    p = np.full(6, 1e-200)
+    result = ra.calibration_error([0, 1, 0, 1, 1, 0], p, confidence=0.95)
+    assert np.isfinite(result.interval).all()
+    low, high = result.binary.ratio_interval
+    assert 0 < low < high
+
+
+def test_classes_have_intervals():
+    """They are those of the classes asked alone; of a binary error its own."""
+    data = ra.datasets.temperature(600, 3, t2=0.4, seed=0)
+    whole = ra.calibration_error(data.y_true, data.y_prob, confidence=0.9)
+    alone = ra.calibration_error(
+        (data.y_true == 1).astype(int), data.y_prob[:, 1], notion="binary", confidence=0.9
+    )
+    low, high = whole.class_interval(1)
+    assert whole.per_class[1] == pytest.approx(alone.value, rel=0.01)
+    widths = (high - low, alone.interval[1] - alone.interval[0])
+    assert widths[0] == pytest.approx(widths[1], rel=0.25)  # other labels are drawn
+    assert low < whole.per_class[1] < high
+    assert alone.class_interval(0) is None
+    assert ra.calibration_error(data.y_true, data.y_prob).class_interval(0) is None
+
+
+def test_a_direction_is_not_contradicted_by_the_sentence_about_the_error():
+    data = ra.datasets.temperature(120, 3, t2=0.75, seed=3)
+    result = ra.calibration_error(data.y_true, data.y_prob, notion="top-label", confidence=0.95)
+    assert result.direction == "over-confident"
+    assert not result.verdict().significant
+    assert result.sentence().startswith("Beyond the averages, we found no evidence")

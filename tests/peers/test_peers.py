@@ -13,6 +13,8 @@ import pytest
 import relplot
 import torch
 from calibration.utils import get_equal_bins, get_equal_prob_bins, lower_bound_scaling_ce
+from mapie.metrics.calibration import cumulative_differences, kuiper_statistic, length_scale
+from model_diagnostics.scoring import LogLoss, SquaredError, decompose
 from sklearn.calibration import calibration_curve
 from sklearn.datasets import load_digits
 from sklearn.model_selection import cross_val_predict
@@ -228,3 +230,28 @@ def test_the_page_of_definitions_shows_what_the_script_prints():
     path = Path(__file__).parents[2] / "examples" / "definitions.py"
     script = runpy.run_path(str(path))
     assert script["table"]() in script["PAGE"].read_text()
+
+
+# model-diagnostics: the miscalibration of CORP.
+
+
+@pytest.mark.parametrize(("loss", "score"), [("l2", SquaredError()), ("kl", LogLoss())])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_isotonic_error_is_that_of_model_diagnostics(loss, score, weighted):
+    y, p = binary(500)
+    w = np.random.default_rng(0).uniform(0.5, 2, 500) if weighted else None
+    peer = decompose(y, p, weights=w, scoring_function=score)
+    ours = value(y, p, ra.Isotonic(), loss=loss, sample_weight=w)
+    assert ours == pytest.approx(peer["miscalibration"].item(), rel=1e-6, abs=1e-9)
+
+
+# MAPIE: the range of cumulative differences, which begin with the first sample there, not with 0.
+
+
+def test_the_kuiper_statistic_is_that_of_mapie():
+    for seed in range(5):
+        y, p = binary(400, seed)
+        differences = cumulative_differences(y, p)
+        assert kuiper_statistic(y, p) * length_scale(p) == pytest.approx(np.ptp(differences))
+        with_zero = np.ptp(np.append(differences, 0.0))
+        assert value(y, p, ra.Kuiper()) == pytest.approx(with_zero, rel=1e-6)
