@@ -17,10 +17,10 @@ import numpy as np
 import riskalign as ra
 from benchmarks.timing import Work, peak_mb, synthetic, timed
 from riskalign.data.validation import as_sample
-from riskalign.estimate import error_of
 from riskalign.options import make_case
-from riskalign.report import to_html
-from riskalign.report.summary import summarize
+from riskalign.pipeline import error_of
+from riskalign.report import summarize
+from riskalign.report.page import to_html
 
 PLUGIN = "plug-in of the first version"
 BINNED = "uncertainty-calibration, debiased marginal"
@@ -203,7 +203,7 @@ def default_report() -> dict[str, Any]:
     y, f = synthetic(10_000, 100)
     return against(
         "its own calibration_error, with interval",
-        lambda: to_html(summarize(y, f, n_draws=199, progress=False)),
+        lambda: to_html(summarize(y, f, n_draws=199, pictures=True)),
         lambda: default(y, f),
         target=3,
         turns=2,

@@ -3,7 +3,7 @@
     make bench            (python -m benchmarks.run [--only NAME ...] [--keep])
 
 Prints a table, writes it as JSON to benchmarks/results.json, and with --keep as
-benchmarks/RESULTS.md. With --only, the other lines stay as this machine measured them.
+benchmarks/RESULTS.md. With --only, the other lines of both stay as they are.
 Every work runs in a process of its own; the memory is the most that the process held, data and
 libraries included, and for the lines of `benchmarks.default` without the peer.
 """
@@ -27,7 +27,7 @@ from scipy.special import gammaln, logsumexp, softmax
 from threadpoolctl import threadpool_limits
 
 import riskalign as ra
-from benchmarks import default
+from benchmarks import clusters, default, training
 from benchmarks.timing import REPEATS, best_of, in_turn, peak_mb, synthetic
 from riskalign.bandwidth.search import paper_candidates
 
@@ -306,6 +306,8 @@ WORKS: dict[str, Callable[[], dict[str, Any]]] = {
         comparison,
         calibration_test,
         *default.WORKS,
+        *training.WORKS,
+        *clusters.WORKS,
     )
 }
 
@@ -378,6 +380,13 @@ def main() -> None:
     rows = [measured[work] for each in WORKS.values() if (work := str(each.__doc__)) in measured]
     JSON.write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1))
     if options.keep:
+        keep(rows, [str(WORKS[name].__doc__) for name in options.only])
+
+
+def keep(rows: list[dict[str, Any]], new: list[str]) -> None:
+    """Write RESULTS.md, or replace in it the lines of the works that are new."""
+    path = HERE / "RESULTS.md"
+    if len(new) == len(WORKS) or not path.exists():
         head = [
             "# Benchmarks",
             "",
@@ -385,7 +394,15 @@ def main() -> None:
             "later run of that line alone (`--only`).",
             "",
         ]
-        (HERE / "RESULTS.md").write_text("\n".join(head + table(rows)) + "\n")
+        path.write_text("\n".join(head + table(rows)) + "\n")
+        return
+    lines = [*path.read_text().splitlines(), ""]  # the first empty line after a table ends it
+    for row in rows:
+        if row["work"] in new:
+            lines = [line for line in lines if not line.startswith(f"| {row['work']} |")]
+            end = lines.index("", next(i for i, line in enumerate(lines) if line[:5] == "| ---"))
+            lines.insert(end, table([row])[-1])
+    path.write_text("\n".join(lines).rstrip() + "\n")
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ def estimate(cell: Row) -> Row:
         loss=str(cell["loss"]),
         estimator="debiased",
         confidence=0.95,
-        engine="grid" if notion == "classwise" else "auto",
+        engine="auto" if notion == "canonical" else "grid",
         progress=False,
     )
     assert result.interval is not None

@@ -65,7 +65,7 @@ def _row(data: SyntheticData, notion: str, loss: str) -> Row:
         "marginal": data.truth(notion, loss, given="marginal"),
     }
     engine = "grid" if notion == "classwise" else "auto"
-    row["oracle"] = float(row["joint"]) + _sampling_error(data, notion, loss)
+    row["oracle"] = float(row["joint"]) + sampling_error(data, notion, loss)
     for name, options in METHODS.items():
         started = time.perf_counter()
         result = ra.calibration_error(
@@ -76,7 +76,7 @@ def _row(data: SyntheticData, notion: str, loss: str) -> Row:
     return row
 
 
-def _sampling_error(data: SyntheticData, notion: str, loss: str) -> float:
+def sampling_error(data: SyntheticData, notion: str, loss: str) -> float:
     """Error of an estimator that knows E[y | f] and averages <y, l(f) - l(R)>."""
     form = LOSSES[loss] if notion == "canonical" else LOSSES[loss].binary
     total = 0.0

@@ -1,0 +1,230 @@
+"""The default on small samples and many classes: bias, error beside the oracle's, coverage.
+
+Run: python -m experiments.targets [--repetitions 8] [--report]
+
+Families on which the estimate's rules were chosen (`datasets.FAMILIES`, and for finer curves
+`datasets.HELD_OUT` as well), and families that were written after all rules (`NEW`), with fresh
+seeds for all. The oracle knows E[y | f] and
+averages <y, l(f) - l(R)>: its error is the chance of the labels alone. That chance moves the
+estimate too, so that biases are measured beside the oracle: mean of (value - oracle).
+
+Every row of results/targets.csv is one data set by one loss; results/targets.md is made from it.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from itertools import product
+
+import numpy as np
+from scipy.special import softmax
+
+import riskalign as ra
+from experiments.cells import RESULTS, Row, group, load, markdown, run
+from experiments.debiased import sampling_error
+from riskalign.datasets import FAMILIES, HELD_OUT, Draw, Family
+from riskalign.datasets import SyntheticData as Data
+from riskalign.equations.arrays import FloatArray
+
+PATH = RESULTS / "targets.csv"
+KEYS = ("notion", "classes", "samples", "family", "loss", "seed")
+SIZES = (
+    ("classwise", 4, 500),
+    ("canonical", 4, 500),
+    ("classwise", 10, 500),
+    ("canonical", 10, 500),
+    ("classwise", 2, 500),
+    ("classwise", 4, 2_000),
+    ("canonical", 4, 2_000),
+    ("canonical", 10, 2_000),
+    ("classwise", 10, 300),
+    ("canonical", 30, 500),
+)
+
+
+def tilted(by: Callable[[FloatArray], FloatArray], n: int, n_classes: int, seed: int) -> Data:
+    """Data with f uniform on the simplex and R = softmax(log f + by(f))."""
+
+    def draw(n: int, generator: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+        f = generator.dirichlet(np.ones(n_classes), n)
+        return softmax(np.log(f) + by(f), axis=1), f
+
+    return made(draw, n, seed)
+
+
+def confused(n: int, n_classes: int, seed: int) -> Data:
+    """A sixth of each class is labelled as the next one: an error in several probabilities."""
+    mixed = 5 / 6 * np.eye(n_classes) + 1 / 6 * np.roll(np.eye(n_classes), 1, axis=1)
+
+    def draw(n: int, generator: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+        f = generator.dirichlet(np.full(n_classes, 0.7), n)
+        return f @ mixed, f
+
+    return made(draw, n, seed)
+
+
+def made(draw: Draw, n: int, seed: int) -> Data:
+    """Labels drawn from the R of a draw."""
+    generator = np.random.default_rng(seed)
+    R, f = draw(n, generator)
+    labels = (np.cumsum(R, axis=1)[:, :-1] < generator.random((n, 1))).sum(axis=1)
+    return Data(labels, f, R, draw)
+
+
+def sawtooth(f: FloatArray) -> FloatArray:
+    """Four teeth over sqrt f, the same in each class."""
+    return 0.8 * (4 * np.sqrt(f) % 1 - 0.5)
+
+
+def bumps(f: FloatArray) -> FloatArray:
+    """One bump per class, each at another place."""
+    places = 0.05 + 0.5 * np.linspace(0, 1, f.shape[1]) ** 2
+    return np.exp(-((np.sqrt(f) - np.sqrt(places)) ** 2) / 0.01)
+
+
+NEW: dict[str, Family] = {
+    "sawtooth": partial(tilted, sawtooth),
+    "bumps": partial(tilted, bumps),
+    "confusion": confused,
+}
+"""Families that were written after the rules of the estimate."""
+
+MAKERS = FAMILIES | HELD_OUT | NEW
+LOSS_NAMES = ("l2", "kl")
+POPULATION = 20_000
+FIRST_SEED = 710_000
+"""No rule was chosen on these data."""
+
+
+def cells(repetitions: int) -> Iterator[Row]:
+    """Every family at every size, repetition by repetition."""
+    for seed, size, family, loss in product(range(repetitions), SIZES, MAKERS, LOSS_NAMES):
+        notion, classes, samples = size
+        values = (notion, float(classes), float(samples), family, loss, float(seed))
+        yield dict(zip(KEYS, values, strict=True))
+
+
+@cache
+def truths(family: str, classes: int, notion: str) -> dict[str, tuple[float, float]]:
+    """The population's errors given what the notion sees, and given the whole prediction."""
+    data = MAKERS[family](POPULATION, classes, 6)
+    return {
+        loss: (data.truth(notion, loss, given="marginal"), data.truth(notion, loss))
+        for loss in LOSS_NAMES
+    }
+
+
+def compute(cell: Row) -> list[Row]:
+    """The answer for one data set, beside the truth and the oracle's error."""
+    family, notion, loss = (str(cell[key]) for key in ("family", "notion", "loss"))
+    classes, samples, seed = (int(cell[key]) for key in ("classes", "samples", "seed"))
+    number = FIRST_SEED + 1_000 * list(MAKERS).index(family) + seed
+    data = MAKERS[family](samples, classes, number)
+    marginal, joint = truths(family, classes, notion)[loss]
+    result = ra.calibration_error(
+        data.y_true, data.y_prob, notion=notion, loss=loss, confidence=0.95, progress=False
+    )
+    assert result.interval is not None
+    chance = data.truth(notion, loss) + sampling_error(data, notion, loss) - joint
+    low, high = result.interval
+    found = {"truth": marginal, "oracle": marginal + chance, "value": result.value}
+    assert result.upper_bound is not None
+    return [found | {"low": low, "high": high, "bound": result.upper_bound}]
+
+
+def _columns(rows: list[Row]) -> list[FloatArray]:
+    names = ("truth", "oracle", "value", "low", "high", "bound")
+    return [np.array([float(row[name]) for row in rows]) for name in names]
+
+
+def line(rows: list[Row]) -> list[str]:
+    """Bias beside the oracle, errors, coverage and its misses, for data sets of one cell or more.
+
+    Standard errors are over data sets; the losses of one data set are no independent ones.
+    """
+    truth, oracle, value, low, high, bound = _columns(rows)
+    n = np.array([float(row["samples"]) for row in rows])
+    sets = group(rows, *(key for key in KEYS if key != "loss"))
+    alone = len(sets)
+
+    def mean(values: FloatArray) -> tuple[float, float]:
+        each = dict(zip(map(id, rows), values, strict=True))
+        own = [np.mean([each[id(row)] for row in data]) for data in sets.values()]
+        error = np.std(own, ddof=1) / alone**0.5 if alone > 1 else np.nan
+        return float(np.mean(own)), float(error)
+
+    calibrated = truth.max() == 0
+    bias = (value - oracle) * n if calibrated else 100 * (value - oracle) / truth
+    centre, error = mean(bias)
+    away, floor = np.abs(value - truth).mean(), np.abs(oracle - truth).mean()
+    covered, above = mean(1.0 * ((low <= truth) & (truth <= high))), mean(1.0 * (low > truth))
+    return [
+        str(alone),
+        f"{centre:+.2f} ± {error:.2f} / n" if calibrated else f"{centre:+.0f} ± {error:.0f} %",
+        f"{100 * away:.3f}",
+        f"{100 * floor:.3f}",
+        f"{covered[0]:.2f} ± {max(covered[1], 0.5 / alone):.2f}",
+        f"{above[0]:.2f}",
+        f"{100 * np.mean(high - low):.2f}",
+        _spread(rows),
+        f"{np.mean(truth <= bound):.2f}",
+        f"{100 * np.mean(bound):.2f}",
+    ]
+
+
+def _spread(rows: list[Row]) -> str:
+    """3.92 standard deviations of the value, averaged over cells of several data sets."""
+    cells = group(rows, *KEYS[:-1]).values()
+    found = [np.std([float(r["value"]) for r in cell], ddof=1) for cell in cells if len(cell) > 2]
+    return f"{392 * np.mean(found):.2f}" if found else ""
+
+
+def report(rows: list[Row], *keys: str) -> str:
+    """One line per group of data sets."""
+    header = [
+        *keys,
+        "data sets",
+        "bias",
+        "mean absolute error x 100",
+        "the oracle's",
+        "coverage",
+        "low end above the truth",
+        "width x 100",
+        "3.92 sd of value x 100",
+        "truth below `upper_bound`",
+        "`upper_bound` x 100",
+    ]
+    lines = []
+    for names, own in group(rows, *keys).items():
+        shown = [f"{name:g}" if isinstance(name, float) else str(name) for name in names]
+        lines.append([*shown, *line(own)])
+    return markdown(header, lines)
+
+
+def main() -> None:
+    """Compute what is missing, then write the report."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repetitions", type=int, default=8)
+    parser.add_argument("--report", action="store_true", help="only write the report")
+    options = parser.parse_args()
+    rows = load(PATH) if options.report else run(PATH, KEYS, cells(options.repetitions), compute)
+    parts = [
+        "# The default on small samples and many classes",
+        "Biases are in percent of the truth, for calibrated models in units of 1/n, and are "
+        "measured beside the oracle on the same labels.",
+    ]
+    for title, families in (
+        ("Families of the rules", FAMILIES),
+        ("Families held out until finer curves were chosen", HELD_OUT),
+        ("Families written after all rules", NEW),
+    ):
+        some = [row for row in rows if row["family"] in families]
+        parts += [f"## {title}", report(some, "notion", "family")]
+        parts += [report(some, "notion", "classes", "samples", "family", "loss")]
+    (RESULTS / "targets.md").write_text("\n\n".join(parts) + "\n")
+
+
+if __name__ == "__main__":
+    main()
