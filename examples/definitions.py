@@ -68,9 +68,13 @@ def rows() -> Iterator[Row]:
     right = (f.argmax(axis=1) == y).astype(int)
     smooth = f"relplot {relplot.smECE(f.max(axis=1), right):.4f}"
     yield row("top-label", ra.SmoothECE(), smooth)
+    yield row("top-label", ra.KernelSmoother(norm="l1", estimator="plugin"))
     yield row("top-label", ra.KernelSmoother(norm="l1"))
+    yield row("top-label", ra.Kuiper())
+    yield row("top-label", ra.Spiegelhalter())
     yield row("top-label", ra.EqualWidthBins(15))
     yield row("top-label", ra.EqualWidthBins(15, debias=True))
+    yield row("top-label", ra.Isotonic())
     yield row("top-label", ra.KernelSmoother(estimator="plugin"))
     yield row("classwise", ra.EqualMassBins(15))
     marginal = lower_bound_scaling_ce(f, y, p=2, debias=True, num_bins=15)
@@ -84,10 +88,13 @@ def rows() -> Iterator[Row]:
         f"here {mean_root:.4f}",
     )
     yield row("classwise", ra.KernelSmoother(estimator="plugin"))
+    yield row("classwise", ra.KernelSmoother(norm="l1"))
     yield row("canonical", ra.SimplexBins(10))
     yield row("canonical", ra.KernelRidge())
     yield row("canonical", ra.KernelRidge("kronecker"))
     yield row("canonical", ra.KernelSmoother(estimator="plugin"))
+    yield row("canonical", ra.KernelSmoother(norm="l1"))
+    yield row("canonical", ra.KernelSmoother(norm="euclidean"))
     yield row("canonical", ra.AlwaysZero())
 
 
