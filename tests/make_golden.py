@@ -17,7 +17,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -143,6 +143,18 @@ SMALL = [name for name in MAKERS if name != "large"]
 DIFFERENT = [name for name in SMALL if "columns" not in name]
 
 DATA = cache(lambda name: MAKERS[name]())
+
+BITS = 30
+"""Significant bits of predictions in groups that draw label sets. The seed of a draw is made of all
+bits of the data, and the last bits of an exponential differ between processors: without rounding,
+every kind of machine would draw other label sets."""
+
+
+def rounded(data: Data) -> Data:
+    """The data with `BITS` significant bits of each prediction."""
+    fraction, exponent = np.frexp(data.p)
+    whole = np.round(np.ldexp(fraction, BITS))
+    return replace(data, p=np.ldexp(whole, exponent - BITS).astype(data.p.dtype))
 
 
 # Answers as JSON: numbers, lists, texts and None.
@@ -437,13 +449,17 @@ GROUPS: dict[str, tuple[Callable[[Data], Entries], list[str]]] = {
 }
 """Groups by name, and the data sets that each is computed for."""
 
+DRAWN = ("interval", "default", "test", "compare", "batches", "report")
+"""Groups with label sets that are drawn: their predictions are `rounded`."""
+
 PAIRS = [(group, name) for group, (_, names) in GROUPS.items() for name in names]
 
 
 def entries(group: str, name: str) -> dict[str, Any]:
     """The entries of a group for one data set, by their whole keys."""
     answers, _ = GROUPS[group]
-    return {f"{group}/{name}/{rest}": answer for rest, answer in answers(DATA(name))}
+    data = rounded(DATA(name)) if group in DRAWN else DATA(name)
+    return {f"{group}/{name}/{rest}": answer for rest, answer in answers(data)}
 
 
 def load() -> dict[str, Any]:

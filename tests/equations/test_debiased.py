@@ -90,3 +90,14 @@ def test_pushes_are_newton_steps_of_one_label():
         np.testing.assert_allclose(push[i], np.linalg.solve(fisher, score), rtol=1e-9)
         own = slopes[i, 0] @ noise.left @ push[i]
         np.testing.assert_allclose(noise.own_shift(slopes, push)[i], [own], rtol=1e-9)
+
+
+@pytest.mark.parametrize("rounding", [-1e-13, 0.0, 1e-13])
+def test_rounding_in_directions_that_do_not_move_g_is_not_seen(rounding):
+    """One shift for all classes leaves g as it is: its slopes are 0 but for rounding."""
+    turn = np.linalg.qr(np.random.default_rng(0).normal(size=(4, 4)))[0]
+    size = turn @ np.diag([9.0, 4.0, 1.0, rounding]) @ turn.T
+    seen = turn @ np.diag([3.0, 2.0, 0.1, -0.9 * rounding]) @ turn.T
+    left = FitNoise.of(np.eye(4), (size + size.T) / 2, (seen + seen.T) / 2).left
+    kept = [1 - (3 / 9) ** 2, 1 - (2 / 4) ** 2, 1 - 0.1**2, 1.0]
+    np.testing.assert_allclose(left, turn @ np.diag(kept) @ turn.T, atol=1e-12)

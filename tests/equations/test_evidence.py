@@ -89,3 +89,19 @@ def test_predictions_of_0_and_1():
     assert np.isfinite(found.p_values).all()
     wrong = evidence(np.tile(y, 10), np.tile(np.eye(2)[1 - y], (10, 1)))
     assert np.isfinite(wrong.p_values).all()
+
+
+def test_classes_that_differ_by_rounding_keep_their_order():
+    """The gaps of two classes are the same but for their sign and the last bits."""
+    p = np.array([0.4835821429975719, 0.5164178570024281, 0.3])
+    frequency = np.array([0.4333333333333333, 0.5666666666666667, 0.3])
+    gaps, p_values = p - frequency, np.array([0.3 + 6e-17, 0.3, 0.5])
+    assert abs(gaps[0]) > abs(gaps[1])
+    assert p_values[0] > p_values[1]
+    rest = (np.full(3, 50.0), gaps - 0.1, gaps + 0.1)
+    found = ClassEvidence(("a", "b", "c"), p, frequency, *rest, p_values, np.zeros(3, np.intp))
+    assert found.order().tolist() == [0, 1, 2]
+    found = ClassEvidence(
+        ("a", "b", "c"), *(x[::-1] for x in (p, frequency, *rest, p_values)), np.zeros(3, np.intp)
+    )
+    assert found.order().tolist() == [1, 2, 0]

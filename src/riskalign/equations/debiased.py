@@ -26,6 +26,11 @@ from riskalign.equations.simplex import KEPT_SHARE, mirrored
 from riskalign.equations.starts import moved, scores
 from riskalign.equations.terms import risk_of
 
+UNSEEN = 1e-10
+"""Directions of the parameters whose slopes have less than this share of the largest do not move g,
+such as one shift for all classes. What their slopes show is rounding, and is not divided by itself.
+"""
+
 
 @dataclass(frozen=True)
 class FitNoise:
@@ -92,7 +97,7 @@ def _left(size: FloatArray, seen: FloatArray, root: FloatArray, inverse: FloatAr
     `root` is that of the information, root root' = V^-1, and `inverse` is inverse' root = 1: in
     the coordinates root' theta the parameters are independent, with variance 1.
     """
-    overlap = np.linalg.pinv(size, hermitian=True) @ seen
+    overlap = np.linalg.pinv(size, rcond=UNSEEN, hermitian=True) @ seen
     axes, shares, _ = np.linalg.svd(_turned(root) @ overlap @ inverse)
     kept = 1.0 - np.minimum(shares, 1.0) ** 2
     return inverse @ (axes * kept[..., None, :]) @ _turned(axes) @ _turned(root)

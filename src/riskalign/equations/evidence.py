@@ -30,6 +30,9 @@ ENOUGH = 20.0
 ROUNDING = 1e-12
 """Predictions that spread less than this share of their size are equal but for rounding."""
 
+BITS = 30
+"""Significant bits by which classes are put in order: about nine digits."""
+
 DOUBT = 0.05
 """The chance that any class is called miscalibrated although all are calibrated."""
 
@@ -107,11 +110,21 @@ class ClassEvidence:
         return words
 
     def order(self, errors: FloatArray | None = None) -> IntArray:
-        """Classes by evidence: findings first, the largest error first; others by p-value."""
+        """Classes by evidence: findings first, the largest error first; others by p-value.
+
+        Classes that differ by rounding only, as the two of a binary problem do, keep their order.
+        """
         errors = np.abs(self.gaps) if errors is None else errors
         found = self.findings
         second = np.where(found, -errors, self.p_values)
-        return np.lexsort((-errors, second, ~found)).astype(np.intp)
+        keys = (_rounded(-errors), _rounded(second), ~found)
+        return np.lexsort(keys).astype(np.intp)
+
+
+def _rounded(x: FloatArray) -> FloatArray:
+    """Numbers with `BITS` significant bits, alike on every processor."""
+    fraction, exponent = np.frexp(x)
+    return np.ldexp(np.round(np.ldexp(fraction, BITS)), exponent - BITS)
 
 
 def _of_problem(problem: Problem, n_samples: int, confidence: float) -> tuple[float, ...]:
