@@ -14,7 +14,7 @@ from riskalign.equations.losses import L2
 from riskalign.equations.norms import norms_of
 from riskalign.equations.starts import STARTS
 from riskalign.inference.norms import NormChance, bound_of_norm, norm_chances, of_root
-from riskalign.inference.null import DRAWS, Model, drawn_labels
+from riskalign.inference.null import Model, drawn_labels
 from riskalign.methods.kernel import norm_sides
 from riskalign.methods.residuals import debiased
 from riskalign.results import Interval
@@ -41,8 +41,8 @@ def test_with_f_itself_as_the_start_worlds_are_the_estimate_of_drawn_labels(noti
     np.testing.assert_array_equal(truth, model.sample.probabilities)
     for norm in ("l1", "euclidean") if notion == "canonical" else ("l1",):
         total, own = norm_chances(model, norm, 60, 3)
-        found = np.zeros((len(own), 3, DRAWS))
-        for b in range(DRAWS):
+        found = np.zeros((len(own), 3, labels.shape[1]))
+        for b in range(labels.shape[1]):
             drawn = replace(model.sample, labels=labels[:, b])
             problems = model.notion.problems(drawn, L2)
             tunings = [TUNING] * len(problems)
@@ -67,7 +67,7 @@ def test_worlds_of_a_fitted_start_know_their_norm(notion):
     assert known > 0.05
     problem = model.notion.problems(model.sample, L2)[0]
     anew = []
-    for b in range(DRAWS):
+    for b in range(labels.shape[1]):
         drawn = replace(problem, labels=labels[:, b].astype(problem.labels.dtype))
         (each,) = debiased([drawn], DIRICHLET, "exact", STARTS["logistic"], [TUNING])
         anew.append(norm_sides(each, "l1").sum())

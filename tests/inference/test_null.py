@@ -328,13 +328,20 @@ def test_moments_are_those_of_the_mean_term():
     bias, variance = null_moments(model, 80, seed=3)
     rows = np.arange(80)
     truth = model.truth(rows)
-    labels = draw_labels(truth, null.DRAWS, np.random.default_rng(3))
+    labels = draw_labels(truth, null.MOST_DRAWS, np.random.default_rng(3))
     terms = sum(model.null_terms(rows, truth, labels))
     means = np.average(terms, axis=0, weights=sample.weights)
     assert bias == pytest.approx(means.mean(), rel=1e-9)
     assert variance == pytest.approx(means.var(ddof=1), rel=1e-9)
     other = null_moments(model, 80, seed=4)
     assert other != (bias, variance)
+
+
+@pytest.mark.parametrize(("n", "n_draws"), [(80, 200), (800, 200), (1_500, 106), (2_000, 80)])
+def test_small_samples_have_more_label_sets(n, n_draws):
+    """As many as cost what 30 of the largest samples do, 200 at most."""
+    _, _, labels = null.drawn_labels([model_of(sample_of(n))], 0)
+    assert labels.shape == (n, n_draws)
 
 
 def test_moments_scale_with_the_number_of_samples():

@@ -50,7 +50,8 @@ BETS = (0.5, 1.0, 2.0)
 """The values of lambda: the first suits small changes that last, the last large ones."""
 
 MARGIN = 1.25
-"""The null variance comes from 30 label sets; one standard error, a quarter, is added to it."""
+"""The null variance comes from 30 label sets or more; one standard error of 30, a quarter, is
+added to it."""
 
 LARGEST = 8.0
 """Standard errors that a window counts at most: further out, tails are not known."""

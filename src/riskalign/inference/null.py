@@ -42,8 +42,9 @@ from riskalign.equations.terms import risk_of
 from riskalign.methods.residuals import Mixture
 from riskalign.smoothing import TINY, Smoother, Tuning, choose_smoother
 
-DRAWS = 30
-"""Label sets that show the null variance: its root errs by an eighth."""
+DRAWS, MOST_DRAWS = 30, 200
+"""Label sets that show the null variance, at least and at most. Its root errs by an eighth with 30
+sets, so that small samples, which cost little, have more."""
 
 ROWS = 2_000
 """Samples that show the null variance; from m of n samples it is scaled by (m / n)^2, because
@@ -347,7 +348,8 @@ def drawn_labels(models: Sequence[Model], seed: int) -> tuple[IntArray, FloatArr
     affordable = CELLS // first.probabilities.shape[1]
     rows = systematic_rows(first, min(ROWS, max(FEWEST, affordable)))
     truth: FloatArray = np.mean([model.truth(rows) for model in models], axis=0)
-    return rows, truth, draw_labels(truth, DRAWS, np.random.default_rng(seed))
+    n_draws = min(max(DRAWS, DRAWS * CELLS // truth.size), MOST_DRAWS)
+    return rows, truth, draw_labels(truth, n_draws, np.random.default_rng(seed))
 
 
 def systematic_rows(sample: Sample, m: int) -> IntArray:
