@@ -2,6 +2,8 @@
 
 import csv
 import json
+import shlex
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -269,3 +271,84 @@ def test_nothing_is_written_into_the_log_of_another_tool(tmp_path, capsys):
     assert "log of lm-evaluation-harness" in capsys.readouterr().err
     save = ["--save", str(tmp_path / "c.json"), "--method", "platt"]
     assert main(["calibrate", str(path), *save]) == 0
+
+
+class TestAdvisedCommand:
+    """What a report advises can be pasted: the file, its folder, how it is read, an output."""
+
+    def run(self, capsys, arguments):
+        assert main(["report", *arguments, "--draws", "0"]) == 0
+        text = capsys.readouterr().out.replace("\\\n", " ")
+        command = next(line for line in text.splitlines() if line.startswith("  $ "))
+        words = shlex.split(command.removeprefix("  $ "))
+        assert words[:2] == ["riskalign", "calibrate"]
+        assert main(words[1:]) == 0
+        return Path(words[words.index("-o") + 1])
+
+    def test_columns_of_other_names(self, tmp_path, capsys):
+        folder = tmp_path / "a folder"
+        folder.mkdir()
+        path = folder / "it's.csv"
+        lines = [
+            f"{NAMES[y]},{','.join(map(repr, row))}"
+            for y, row in zip(DATA.y_true.tolist(), DATA.y_prob.tolist(), strict=True)
+        ]
+        path.write_text("\n".join(["truth,m_ant,m_bee,m_cat", *lines]) + "\n")
+        out = self.run(capsys, [str(path), "--label", "truth", "--probs", "m_*"])
+        assert out == folder / "it's-calibrated.csv"
+        assert out.exists()
+
+    def test_labels_in_another_file_and_logits(self, tmp_path, monkeypatch, capsys):
+        monkeypatch.chdir(tmp_path)
+        np.save("y.npy", DATA.y_true)
+        np.save("-z.npy", np.log(DATA.y_prob) + 3.0)
+        arguments = ["./-z.npy", "--labels", "y.npy", "--logits", "--classes", "ant,bee,cat"]
+        out = self.run(capsys, arguments)
+        assert np.load(out).shape == (400, 3)
+
+
+def pairs(row):
+    """The scores of a row as a pipeline of Hugging Face returns them."""
+    found = [{"label": name, "score": p} for name, p in zip(NAMES, row, strict=True)]
+    return sorted(found, key=lambda pair: -pair["score"])
+
+
+FORMS = {
+    "dict": lambda row: dict(zip(reversed(NAMES), reversed(row), strict=True)),
+    "pairs": pairs,
+    "pairs in a list": lambda row: [pairs(row)],
+}
+
+
+@pytest.mark.parametrize(
+    ("form", "bare"),
+    [(form, bare) for form in FORMS for bare in (False, True) if not (bare and form == "dict")],
+)
+def test_scores_by_class_keep_their_form(tmp_path, form, bare):
+    path, out, truth = tmp_path / "in.jsonl", tmp_path / "out.jsonl", tmp_path / "y.npy"
+    np.save(truth, np.array(NAMES)[DATA.y_true])
+    rows = []
+    for y, row in zip(DATA.y_true.tolist(), DATA.y_prob.tolist(), strict=True):
+        scores = FORMS[form](row)
+        rows.append(scores if bare else {"label": NAMES[y], "scores": scores, "id": "ü"})
+    path.write_text("\n".join(map(json.dumps, rows)) + "\n")
+    labels = ["--labels", str(truth)] if bare else []
+    assert main(["calibrate", str(path), "-o", str(out), *labels, *METHOD]) == 0
+    written = [json.loads(line) for line in out.read_text().splitlines()]
+    scores = written if bare else [row["scores"] for row in written]
+    assert bare or all(row["id"] == "ü" for row in written)
+    R = expected()
+    order = list(NAMES)
+    if form == "dict":  # the classes are in the order of the first line
+        order = list(reversed(NAMES))
+        flipped = as_sample(2 - DATA.y_true, DATA.y_prob[:, ::-1])
+        R = cross_fitted(flipped, "vector")
+    for own, row in zip(scores, R.tolist(), strict=True):
+        if form == "dict":
+            assert list(own) == order
+            assert list(own.values()) == pytest.approx(row)
+        else:
+            own = own[0] if form == "pairs in a list" else own
+            found = {pair["label"]: pair["score"] for pair in own}
+            assert [found[name] for name in order] == pytest.approx(row)
+            assert own == sorted(own, key=lambda pair: -pair["score"])

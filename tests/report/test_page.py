@@ -64,7 +64,13 @@ def screen(three):
     return summarize(labels, three.y_prob, classes=HOSTILE, n_draws=19)
 
 
-ORIGIN = Provenance("<file>&.csv", "riskalign report '<file>&.csv'", "2026-01-02T03:04:05", "1.2")
+ORIGIN = Provenance(
+    "<file>&.csv",
+    "riskalign report '<file>&.csv'",
+    "2026-01-02T03:04:05",
+    "1.2",
+    file=("<file>&.csv",),
+)
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +161,7 @@ class TestPage:
         assert screen.advice.sentence.replace("-", MINUS) in page.text["main"] or (
             screen.advice.sentence in page.text["main"]
         )
-        assert "riskalign calibrate <file>&.csv" in page.text["main"]
+        assert "riskalign calibrate '<file>&.csv' -o '<file>&-calibrated.csv'" in page.text["main"]
 
 
 class TestKinds:

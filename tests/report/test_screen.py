@@ -263,9 +263,10 @@ class TestSurvey:
 class TestAdvice:
     def test_temperature_removes_it(self, screen):
         assert screen.advice.chosen.method == "temperature"
-        text = text_of(screen, source="a.csv")
+        text = text_of(screen, source=("dir/a b.csv", "--label", "truth"))
         assert "What to do" in text
-        assert "$ riskalign calibrate a.csv" in text
+        assert "$ riskalign calibrate 'dir/a b.csv' -o 'dir/a b-calibrated.csv'" in text
+        assert " \\\n      --method temperature --label truth\n" in text
         assert "falls from" in screen.advice.sentence
 
     def test_nothing_to_gain(self):
@@ -422,8 +423,8 @@ class TestAdviceOfManyRows:
         found = summarize(right, p, top_label=True, pictures=False)
         assert found.advice.chosen is not None
         assert found.advice.notion == "top-label"
-        assert "riskalign calibrate FILE" in text_of(found)
-        assert "riskalign calibrate" not in text_of(found, source="")
+        assert "riskalign calibrate FILE" in text_of(found, source=("FILE",))
+        assert "riskalign calibrate" not in text_of(found)
 
 
 def gain(method, log_loss, error):

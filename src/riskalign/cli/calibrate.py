@@ -7,7 +7,7 @@ import argparse
 from riskalign.cli.output import check_outputs, print_lines, write_output
 from riskalign.cli.reading import opened
 from riskalign.data.files import PredictionFile
-from riskalign.data.files.writing import rewritten
+from riskalign.data.files.writing import check_rewritable, rewritten
 from riskalign.data.sample import Sample
 from riskalign.data.validation import as_sample
 from riskalign.equations.arrays import FloatArray, floored_log
@@ -28,6 +28,8 @@ def calibrate(options: argparse.Namespace) -> int:
             f"{file.path} is a log of lm-evaluation-harness, into which nothing is written. Store "
             "a calibrator of the confidence with --save."
         )
+    if options.output is not None:
+        check_rewritable(file.path)
     sample = _sample(options, file)
     print_lines([f"{file.path.name}: {file.description}"])
     calibrator, how = _calibrator(options, sample)

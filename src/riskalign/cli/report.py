@@ -15,8 +15,9 @@ from riskalign.cli.gates import Check, check_baseline, check_limit
 from riskalign.cli.meter import Meter
 from riskalign.cli.output import check_outputs, print_lines, write_output
 from riskalign.cli.reading import opened, same_rows
-from riskalign.cli.sketches import SketchSource, is_of_many, open_sketch
+from riskalign.cli.sketches import SketchSource, inputs_of, is_of_many, open_sketch
 from riskalign.data.files import PredictionFile
+from riskalign.data.files.writing import is_rewritable
 from riskalign.data.notions import CANONICAL
 from riskalign.display.table import wrapped
 from riskalign.methods import EqualWidthBins, KernelSmoother
@@ -36,7 +37,7 @@ ANSWERED, FAILED, INTERRUPTED = 0, 1, 130
 def report(options: argparse.Namespace) -> int:
     """`riskalign report`."""
     outputs = {f"--{kind}": getattr(options, kind) for kind in FILES}
-    check_outputs(outputs, [options.file, options.labels, options.worse_than])
+    check_outputs(outputs, [*inputs_of([options.file]), options.labels, options.worse_than])
     asked = _options(options)
     many = is_of_many(options.file)
     file = open_sketch(options, options.file) if many else opened(options, options.file)
@@ -48,7 +49,7 @@ def report(options: argparse.Namespace) -> int:
     lines = list(
         text_lines(
             screen,
-            shlex.quote(file.path.name) if _is_rewritable(file) else "",
+            _to_recalibrate(options, file),
             all_classes=options.all_classes,
             verbose=options.verbose,
         )
@@ -66,9 +67,24 @@ def report(options: argparse.Namespace) -> int:
     return FAILED if any(check.failed for check in checks) else ANSWERED
 
 
-def _is_rewritable(file: PredictionFile | SketchSource) -> bool:
-    """Whether `riskalign calibrate` can write the file with other predictions."""
-    return isinstance(file, PredictionFile) and not file.is_log
+def _to_recalibrate(
+    options: argparse.Namespace, file: PredictionFile | SketchSource
+) -> tuple[str, ...]:
+    """The file and how it is read, for `riskalign calibrate`; empty if it is not rewritten."""
+    if not isinstance(file, PredictionFile) or file.is_log or not is_rewritable(file.path):
+        return ()
+    given = {
+        "--label": options.label,
+        "--probs": options.probs,
+        "--labels": options.labels,
+        "--classes": ",".join(options.classes or ()) or None,
+    }
+    found = [str(file.path)]
+    for name, value in given.items():
+        if value is not None:  # a value may begin as an option does
+            found += [f"{name}={value}"] if str(value).startswith("-") else [name, str(value)]
+    flags = {"--logits": options.logits, "--normalize": options.normalize}
+    return (*found, *(name for name, given in flags.items() if given))
 
 
 def _options(options: argparse.Namespace) -> Options:
@@ -167,8 +183,8 @@ def _write(
     made = datetime.now(timezone.utc).isoformat(timespec="seconds")
     name, version = file.path.name, riskalign.__version__
     facts = {"riskalign": version, "made": made, "command": options.line, "source": str(file.path)}
-    rewritable = _is_rewritable(file)
-    provenance = Provenance(name, options.line, made, version, file.description, rewritable)
+    source = _to_recalibrate(options, file)
+    provenance = Provenance(name, options.line, made, version, file.description, source)
     writers: dict[str, Callable[[], str]] = {
         "html": partial(to_html, screen, provenance),
         "json": partial(to_json, screen, **facts),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from riskalign.display.numbers import number, points
@@ -89,11 +92,21 @@ class Advice:
             return f"{n:,} of the {self.n_samples:,} rows"
         return f"all {n:,} rows"
 
-    def command(self, source: str) -> str:
-        """The command that recalibrates a file; empty if none is advised, or there is no file."""
+    def command(self, source: Sequence[str]) -> str:
+        """The command that recalibrates a file; empty if none is advised, or there is no file.
+
+        Parameters
+        ----------
+        source : the path of the file, and the options with which it is read
+        """
         if self.chosen is None or not source:
             return ""
-        return self.chosen.command.replace("FILE", source)
+        path, *reading = source
+        file = Path(path)
+        output = file.with_name(f"{file.stem}-calibrated{file.suffix}")
+        names = [_operand(str(each)) for each in (file, output)]
+        words = ["riskalign", "calibrate", names[0], "-o", names[1]]
+        return shlex.join([*words, "--method", self.chosen.method, *reading])
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers as JSON-ready types."""
@@ -103,3 +116,8 @@ class Advice:
             "chosen": None if self.chosen is None else self.chosen.method,
             "gains": [asdict(gain) for gain in self.gains],
         }
+
+
+def _operand(path: str) -> str:
+    """A path that no command takes for an option."""
+    return f"./{path}" if path.startswith("-") else path

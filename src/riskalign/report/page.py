@@ -35,7 +35,8 @@ class Provenance:
     made : date and time
     version : of riskalign
     reading : which columns were used
-    rewritable : whether `riskalign calibrate` can write the file with other predictions
+    file : the path and the options with which it is read, for `riskalign calibrate`; empty where
+        predictions come from elsewhere
     """
 
     source: str = ""
@@ -43,7 +44,7 @@ class Provenance:
     made: str = ""
     version: str = ""
     reading: str = ""
-    rewritable: bool = True
+    file: tuple[str, ...] = ()
 
 
 def to_html(screen: Screen, provenance: Provenance | None = None) -> str:
@@ -75,7 +76,7 @@ def to_html(screen: Screen, provenance: Provenance | None = None) -> str:
         "cards": sections.cards(screen),
         "tabs": sections.tabs(screen),
         "classes": sections.class_section(screen),
-        "advice": sections.advice_section(screen, (origin.source or "FILE") * origin.rewritable),
+        "advice": sections.advice_section(screen, origin.file),
         "rows": sections.table_of(words.rows(screen)),
         "details": sections.table_of(words.detail_rows(screen)),
         "decomposition": sections.decomposition(screen),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from riskalign.data.notions import NOTIONS
@@ -237,7 +237,7 @@ def _share_bar(part: float | None, text: str) -> str:
     )
 
 
-def advice_section(screen: Screen, source: str) -> str:
+def advice_section(screen: Screen, source: Sequence[str]) -> str:
     """What recalibration would gain; empty where it was not tried."""
     advice = screen.advice
     if advice is None:

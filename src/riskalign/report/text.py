@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shlex
+from collections.abc import Iterator, Sequence
 
-from riskalign.display.table import columns, text_rows, wrapped
+from riskalign.display.table import WIDTH, columns, text_rows, wrapped
 from riskalign.report import words
 from riskalign.report.screen import Screen
 
@@ -13,9 +14,16 @@ CLASSES = 5
 
 
 def text_lines(
-    screen: Screen, source: str = "FILE", *, all_classes: bool = False, verbose: bool = False
+    screen: Screen,
+    source: Sequence[str] = (),
+    *,
+    all_classes: bool = False,
+    verbose: bool = False,
 ) -> Iterator[str]:
-    """The screen in lines, without a heading; `source` is the file in the advice's command."""
+    """The screen in lines, without a heading.
+
+    `source` is the file for the advice's command: its path and the options with which it is read.
+    """
     yield words.subject(screen)
     yield ""
     yield from wrapped(words.headline(screen).upper())
@@ -47,7 +55,7 @@ def _classes(screen: Screen, all_classes: bool) -> Iterator[str]:
         yield f"  ({K - len(shown):,} more: --all-classes)"
 
 
-def _advice(screen: Screen, source: str) -> Iterator[str]:
+def _advice(screen: Screen, source: Sequence[str]) -> Iterator[str]:
     """What recalibration would gain."""
     advice = screen.advice
     if advice is None:
@@ -56,8 +64,24 @@ def _advice(screen: Screen, source: str) -> Iterator[str]:
     yield from wrapped(advice.sentence, "  ")
     command = advice.command(source)
     if command:
-        yield f"  $ {command}"
+        yield from _folded(command)
     yield ""
+
+
+def _folded(command: str) -> Iterator[str]:
+    """A command as a shell takes it, continued on lines of its own where it is long."""
+    parts: list[list[str]] = [[]]  # an option and its value stay together
+    for word in shlex.split(command):
+        if word.startswith("-"):
+            parts.append([])
+        parts[-1].append(word)
+    line = f"  $ {shlex.join(parts[0])}"
+    for part in map(shlex.join, parts[1:]):
+        if len(line) + len(part) + 3 > WIDTH:
+            yield f"{line} \\"
+            line = "     "
+        line = f"{line} {part}"
+    yield line
 
 
 def _details(screen: Screen) -> Iterator[str]:

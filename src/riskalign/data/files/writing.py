@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from riskalign.data.files.arrays import archive_arrays, archive_keys, archive_of, single_array
 from riskalign.data.files.parquet import import_pyarrow
-from riskalign.data.files.tables import DELIMITERS, CsvTable
+from riskalign.data.files.tables import DELIMITERS, CsvTable, JsonLinesTable
 from riskalign.equations.arrays import FloatArray
 
 
@@ -31,8 +31,23 @@ def rewritten(path: Path, columns: Sequence[str], scores: FloatArray) -> bytes:
     scores : (n,) or (n, K)
         The new predictions, in the order of the rows and of the columns.
     """
+    check_rewritable(path)
     write = _WRITERS[path.suffix.lower()]
     return write(path, columns, scores.reshape(len(scores), -1))
+
+
+def is_rewritable(path: Path) -> bool:
+    """Whether predictions can be written in the format of a file."""
+    return path.suffix.lower() in _WRITERS
+
+
+def check_rewritable(path: Path) -> None:
+    """Refuse a file in whose format predictions cannot be written."""
+    if not is_rewritable(path):
+        raise ValueError(
+            f"{path}: predictions cannot be written in the format of this file. Store a calibrator "
+            "with --save."
+        )
 
 
 def _csv(path: Path, columns: Sequence[str], scores: FloatArray) -> bytes:
@@ -54,26 +69,44 @@ def _csv(path: Path, columns: Sequence[str], scores: FloatArray) -> bytes:
 
 def _json_lines(path: Path, columns: Sequence[str], scores: FloatArray) -> bytes:
     lines, numbers = [], iter(scores.tolist())
+    classes = JsonLinesTable(path).nested
     with path.open(encoding="utf-8-sig") as file:
         for line in file:
             if not line.strip():
                 continue
             found, own = json.loads(line), next(numbers)
-            if len(columns) == 1 and isinstance(found[columns[0]], list):
+            if len(columns) == 1 and columns[0] in classes:
+                by_class = dict(zip(classes[columns[0]], own, strict=True))
+                if isinstance(found, list):  # what a pipeline returned, as it is
+                    lines.append(_json_line(_with_scores(found, by_class)))
+                    continue
+                own = [_with_scores(found[columns[0]], by_class)]
+            elif len(columns) == 1 and isinstance(found[columns[0]], list):
                 own = [own]
             for column, value in zip(columns, own, strict=True):
-                if isinstance(found[column], dict) or _holds_objects(found[column]):
-                    raise ValueError(
-                        f"{column!r} holds JSON objects, into which nothing is written. Store "
-                        "predictions as numbers under several keys, or as a list under one."
-                    )
                 found[column] = value
-            lines.append(json.dumps(found, ensure_ascii=False) + "\n")
+            lines.append(_json_line(found))
     return "".join(lines).encode()
 
 
-def _holds_objects(value: Any) -> bool:
-    return isinstance(value, list) and any(isinstance(each, dict) for each in value)
+def _json_line(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False) + "\n"
+
+
+def _with_scores(value: Any, scores: dict[str, float]) -> Any:
+    """A value in which scores stand by class, with other scores.
+
+    Pairs of label and score that are sorted by score remain so.
+    """
+    if isinstance(value, dict):
+        return {name: scores[name] for name in value}
+    if isinstance(value[0], list):  # pipelines return a list per text
+        return [_with_scores(value[0], scores)]
+    old = [pair["score"] for pair in value]
+    pairs = [{**pair, "score": scores[str(pair["label"])]} for pair in value]
+    if old == sorted(old, reverse=True):
+        pairs.sort(key=lambda pair: -pair["score"])
+    return pairs
 
 
 def _archive(path: Path, columns: Sequence[str], scores: FloatArray) -> bytes:
@@ -125,4 +158,5 @@ _WRITERS: dict[str, Callable[[Path, Sequence[str], FloatArray], bytes]] = {
     ".npz": _archive,
     ".npy": _single,
     ".parquet": _parquet,
+    ".pq": _parquet,
 }
