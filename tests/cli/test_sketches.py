@@ -102,6 +102,56 @@ class TestSketch:
         assert main(["sketch", str(folder), "-o", str(tmp_path / "a.sketch")]) == 2
         assert "day-3.parquet, column 'p', row 1: found 1.5" in capsys.readouterr().err
 
+    def test_a_pattern_that_matches_folders(self, folder, whole, tmp_path):
+        for name in ("day-0", "day-1"):
+            (folder / f"{name}.parquet").rename(_made(tmp_path / "logs" / name) / "a.parquet")
+        (folder / "day-2.parquet").rename(_made(tmp_path / "logs" / "day-2") / "b.PQ")
+        (tmp_path / "logs" / "empty").mkdir()
+        out = tmp_path / "all.sketch"
+        for pattern in ("logs/day-*/", "logs/*", "logs/**", "logs"):
+            assert main(["sketch", f"{tmp_path}/{pattern}", "-o", str(out)]) == 0
+            assert loaded(out).to_bytes() == whole.to_bytes(), pattern
+
+    @pytest.mark.parametrize("name", ["a.csv", "z.csv"])
+    def test_a_pattern_that_matches_another_file(self, folder, tmp_path, capsys, name):
+        (folder / name).write_text("y,p\n0,0.5\n1,0.5\n")
+        assert main(["sketch", f"{folder}/*", "-o", str(tmp_path / "a.sketch")]) == 2
+        said = capsys.readouterr().err
+        assert said.count("\n") == 1
+        assert name in said
+        assert "cannot be read as Parquet" in said
+
+
+def _made(path):
+    path.mkdir(parents=True)
+    return path
+
+
+class TestInputsStay:
+    """No output replaces a file of a folder or of a pattern that is read."""
+
+    @pytest.mark.parametrize("pattern", ["", "/*.parquet", "/../parquet", "/day-[12].parquet"])
+    @pytest.mark.parametrize("command", [("sketch", "-o"), ("report", "--csv")])
+    def test_parquet(self, folder, capsys, pattern, command):
+        name, option = command
+        target = folder / "day-1.parquet"
+        before = target.read_bytes()
+        assert main([name, f"{folder}{pattern}", option, str(target)]) == 2
+        assert f"{target} would replace the input" in capsys.readouterr().err
+        assert target.read_bytes() == before
+
+    @pytest.mark.parametrize("option", ["--json", "--csv", "-o"])
+    def test_history(self, tmp_path, capsys, option):
+        for day in range(3):
+            sketch = ra.CalibrationSketch().update(*rows(day))
+            (tmp_path / f"{day}.sketch").write_bytes(sketch.to_bytes())
+        target = tmp_path / "link.png"
+        target.symlink_to(tmp_path / "2.sketch")
+        before = target.read_bytes()
+        assert main(["history", str(tmp_path), option, str(target)]) == 2
+        assert "would replace the input" in capsys.readouterr().err
+        assert target.read_bytes() == before
+
 
 class TestReport:
     @pytest.mark.parametrize("kind", ["folder", "pattern", "sketch"])

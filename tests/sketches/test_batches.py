@@ -75,6 +75,9 @@ class TestSources:
             "list of files": sorted(folder.glob("*/*.parquet")),
             "dataset": ds.dataset(folder, format="parquet", partitioning="hive"),
             "dataset in memory": ds.dataset(one),
+            "filtered dataset": ds.dataset(folder, format="parquet", partitioning="hive").filter(
+                ds.field("w") > 0
+            ),
             "table": one,
             "reader": pa.RecordBatchReader.from_batches(one.schema, chunks),
             "batches": iter(chunks),

@@ -19,13 +19,13 @@ from riskalign.data.arrow import Reading
 from riskalign.data.files.sketches import SUFFIX, read_sketch_file
 from riskalign.data.format import SketchFormatError
 from riskalign.data.notions import BINARY, NOTIONS, TOP_LABEL
-from riskalign.data.sources import parquet_files
+from riskalign.data.sources import PARQUET, files_of, parquet_files
 from riskalign.inference.alarm import Alarm
 from riskalign.sketches.batches import sketch_batches, sketch_of_batches
 from riskalign.sketches.history import CalibrationHistory
+from riskalign.sketches.periods import sketch_files
 from riskalign.sketches.sketch import CalibrationSketch
 
-PARQUET = (".parquet", ".pq")
 OF_PREDICTED = ("wrong", "right")
 """Classes of a sketch that knows only whether the predicted class was right."""
 
@@ -49,6 +49,13 @@ class SketchSource:
     def top_label(self) -> bool:
         """Whether only the predicted class's probability is known."""
         return self.sketch.notion == BINARY.name and self.sketch.classes == OF_PREDICTED
+
+
+def inputs_of(paths: Sequence[Path]) -> list[Path]:
+    """The files that are read, of folders and patterns too."""
+    return [
+        Path(file) for path in paths for file in (files_of(path) if is_of_many(path) else [path])
+    ]
 
 
 def is_of_many(path: Path) -> bool:
@@ -86,7 +93,7 @@ def load_sketch(path: Path) -> CalibrationSketch:
 
 def sketch(options: argparse.Namespace) -> int:
     """`riskalign sketch`."""
-    check_outputs({"--output": options.output}, options.files)
+    check_outputs({"--output": options.output}, inputs_of(options.files))
     parquet = [path for path in options.files if path.suffix.lower() in PARQUET or is_of_many(path)]
     parquet = [path for path in parquet if path.suffix.lower() != SUFFIX]
     parts = [_of_parquet(options, parquet)] if parquet else []
@@ -105,7 +112,7 @@ def merge(options: argparse.Namespace) -> int:
 def history(options: argparse.Namespace) -> int:
     """`riskalign history`."""
     outputs = {"--output": options.output, "--json": options.json, "--csv": options.csv}
-    check_outputs(outputs, [options.folder] if options.folder.is_file() else [])
+    check_outputs(outputs, sketch_files(options.folder))
     days = CalibrationHistory.load(options.folder)
     shown = days.windows(options.window)
     if not len(shown):

@@ -17,6 +17,9 @@ from typing import Any
 from riskalign.data.arrow import CELLS, Reading, is_list
 from riskalign.data.files.parquet import import_pyarrow
 
+PARQUET = (".parquet", ".pq")
+"""Endings of Parquet files, in any case."""
+
 SPANS, WIDE_SPANS, WIDE = 32, 8, 16
 """Spans of Parquet files for up to 16 predictions per row, and for more: the sketches of spans are
 merged, and those of many classes are large."""
@@ -86,35 +89,60 @@ def parquet_files(paths: Sequence[str | os.PathLike[str]]) -> Any:
 
     if not paths:
         raise ValueError("`source` is empty: there are no files.")
-    files: list[str] = []
-    root: str | None = None
-    for path in [os.fspath(each) for each in paths]:
-        if os.path.isdir(path):
-            found = sorted(
-                str(each)
-                for each in Path(path).rglob("*.parquet")
-                if not any(part.startswith((".", "_")) for part in each.relative_to(path).parts)
-            )
-            root = path if len(paths) == 1 else None
-        else:
-            found = [path] if os.path.exists(path) else sorted(glob.glob(path, recursive=True))
-        if not found:
-            kind = "Parquet files in it" if os.path.isdir(path) else "such file"
-            raise FileNotFoundError(f"{path}: no {kind}.")
-        files += found
+    files = [file for path in paths for file in files_of(path)]
+    root = os.fspath(paths[0]) if len(paths) == 1 and os.path.isdir(paths[0]) else None
     try:
         return dataset.dataset(
             files, format="parquet", partitioning="hive", partition_base_dir=root
         )
-    except pyarrow.ArrowInvalid as error:
-        reason = str(error).strip().split("\n")[0].rstrip(".")
-        raise ValueError(f"the files cannot be read as Parquet ({reason}).") from None
+    except (pyarrow.ArrowException, OSError) as error:
+        raise ValueError(f"the files cannot be read as Parquet ({_reason(error)}).") from None
+
+
+def files_of(path: str | os.PathLike[str]) -> list[str]:
+    """The files that a path stands for: itself, those in a folder, or those of a pattern.
+
+    Of a folder, also of one that a pattern matches, these are the files that end in .parquet or
+    .pq, in any case, apart from those whose names begin with a dot or an underscore.
+    """
+    path = os.fspath(path)
+    if os.path.isdir(path):
+        found = _files_in(path)
+    elif os.path.exists(path):
+        found = [path]
+    else:
+        matches = sorted(glob.glob(path, recursive=True))
+        parts = [_files_in(each) if os.path.isdir(each) else [each] for each in matches]
+        found = list(dict.fromkeys(os.path.normpath(file) for part in parts for file in part))
+    if not found:
+        kind = "Parquet files in it" if os.path.isdir(path) else "such file"
+        raise FileNotFoundError(f"{path}: no {kind}.")
+    return found
+
+
+def _files_in(folder: str) -> list[str]:
+    return sorted(
+        str(each)
+        for each in Path(folder).rglob("*")
+        if each.suffix.lower() in PARQUET
+        and not any(part.startswith((".", "_")) for part in each.relative_to(folder).parts)
+        and each.is_file()
+    )
+
+
+def _reason(error: BaseException) -> str:
+    return str(error).strip().split("\n")[0].rstrip(".")
 
 
 def of_dataset(dataset: Any) -> Source:
-    """A pyarrow dataset; of Parquet files, row groups are read in parallel."""
-    fragments = list(dataset.get_fragments())
-    if not all(hasattr(fragment, "row_groups") for fragment in fragments):  # not Parquet
+    """A pyarrow dataset; of Parquet files, unless filtered, row groups are read in parallel."""
+    from pyarrow.dataset import ParquetFileFragment
+
+    try:
+        fragments = list(dataset.get_fragments())
+    except ValueError:  # a filtered dataset has none
+        fragments = [None]
+    if not all(isinstance(fragment, ParquetFileFragment) for fragment in fragments):
 
         def scanned(reading: Reading) -> list[Callable[[], Batches]]:
             return [lambda: _stream([dataset.scanner(columns=reading.columns).to_reader()])]
@@ -131,7 +159,7 @@ def _spans(fragments: Sequence[Any], reading: Reading) -> list[Callable[[], Batc
     groups = []
     for fragment in fragments:
         first = 0
-        for group in fragment.row_groups:
+        for group in _row_groups_of(fragment):
             groups.append((fragment, group.id, first, group.num_rows))
             first += group.num_rows
     total = sum(rows for *_, rows in groups)
@@ -146,6 +174,18 @@ def _spans(fragments: Sequence[Any], reading: Reading) -> list[Callable[[], Batc
         spans[-1].append((fragment, group, first))
         held += rows
     return [lambda span=span: _row_groups(span, reading) for span in spans]  # type: ignore[misc]
+
+
+def _row_groups_of(fragment: Any) -> Any:
+    """The row groups of a file, which is opened here for the first time."""
+    pyarrow, _ = import_pyarrow()
+    try:
+        return fragment.row_groups
+    except (pyarrow.ArrowException, OSError) as error:
+        raise ValueError(
+            f"{fragment.path}: the file cannot be read as Parquet ({_reason(error)}). Remove it, "
+            "or name the files by a pattern such as '*.parquet'."
+        ) from None
 
 
 def _row_groups(span: Sequence[tuple[Any, int, int]], reading: Reading) -> Batches:
@@ -173,8 +213,7 @@ def _row_groups(span: Sequence[tuple[Any, int, int]], reading: Reading) -> Batch
                 yield _with_keys(batch, keys, reading.columns), path, first
                 first += len(batch)
         except (pyarrow.ArrowInvalid, OSError) as error:
-            reason = str(error).strip().split("\n")[0].rstrip(".")
-            raise ValueError(f"{path}: the file cannot be read ({reason}).") from None
+            raise ValueError(f"{path}: the file cannot be read ({_reason(error)}).") from None
 
 
 def _check_columns(columns: Sequence[str], there: Sequence[str], path: str) -> None:

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
 from riskalign.data.files.parquet import import_pyarrow
@@ -14,10 +13,6 @@ from riskalign.data.files.sketches import SUFFIX, read_sketch_file
 from riskalign.data.files.whole import write_whole
 from riskalign.data.format import SketchFormatError
 from riskalign.sketches.sketch import CalibrationSketch
-
-if TYPE_CHECKING:
-    pass
-
 
 LONGEST = 120
 """Letters of a period's name, which names a file."""
@@ -95,11 +90,19 @@ def save(sketches: dict[str, CalibrationSketch], path: Path) -> None:
     write_whole(path, stream.getvalue().to_pybytes())
 
 
+def sketch_files(path: Path) -> list[Path]:
+    """The files of a history: the sketches of a folder, or one Parquet file."""
+    if not path.is_dir():
+        return [path]
+    # One that begins with a dot is being written.
+    return [file for file in path.glob(f"*{SUFFIX}") if not file.name.startswith(".")]
+
+
 def load(path: Path) -> Iterator[tuple[str, CalibrationSketch]]:
     """The periods that `save` stored, or the sketches of a folder, named by their files."""
     if path.is_dir():
-        files = [file for file in path.glob(f"*{SUFFIX}") if not file.name.startswith(".")]
-        if not files:  # one that begins with a dot is being written
+        files = sketch_files(path)
+        if not files:
             raise FileNotFoundError(f"{path}: there are no {SUFFIX} files in it.")
         for file in files:
             period = unquote(file.name.removesuffix(SUFFIX))

@@ -25,6 +25,7 @@ TABLES: dict[str, Callable[[Path], Table]] = {
     ".tsv": CsvTable,
     ".jsonl": JsonLinesTable,
     ".parquet": ParquetTable,
+    ".pq": ParquetTable,
 }
 FORMATS = ".csv, .parquet, .npz, .npy or .jsonl"
 LARGE = 4_000_000
