@@ -822,6 +822,24 @@ def test_interrupt_during_imports(monkeypatch, capsys):
     assert capsys.readouterr().err == "riskalign: interrupted\n"
 
 
+@pytest.mark.parametrize(
+    "error", [ImportError("no symbol\nin libblas"), MemoryError(), OSError("gone"), ValueError()]
+)
+def test_errors_during_imports(monkeypatch, capsys, error):
+    plain = builtins.__import__
+
+    def failing(name, *arguments, **options):
+        if name == "riskalign.cli":
+            raise error
+        return plain(name, *arguments, **options)
+
+    monkeypatch.setattr(builtins, "__import__", failing)
+    assert riskalign_command.main() == 3
+    said = capsys.readouterr().err
+    assert said.startswith(f"riskalign: internal error: {type(error).__name__}")
+    assert said.count("\n") == 1
+
+
 def test_words_of_options():
     said = words_of_options(
         "`y_prob` rows\nmust sum to 1. Pass `from_logits=True`, `normalize=True`, `classes=` or "
@@ -887,6 +905,47 @@ class TestProcess:
             [sys.executable, "-c", code], capture_output=True, check=False, timeout=300
         )
         assert (found.returncode, found.stderr) == (130, b"riskalign: interrupted\n")
+
+    @pytest.mark.parametrize(
+        ("arguments", "code"),
+        [
+            (["report", "nothing.csv"], 2),
+            (["report"], 2),
+            (["--version"], 0),
+            (["report", "{file}", "--fast", "--fail-above", "0"], 1),
+        ],
+    )
+    @pytest.mark.parametrize("redirection", ["2>/dev/full", "2>&-"])
+    def test_a_standard_error_that_cannot_be_written(self, file, arguments, code, redirection):
+        line = " ".join(["-m riskalign", *arguments]).replace("{file}", str(file))
+        found = subprocess.run(
+            ["bash", "-c", f"{sys.executable} {line} {redirection}"],
+            capture_output=True,
+            check=False,
+            timeout=300,
+        )
+        assert found.returncode == code
+
+    def test_a_standard_output_that_cannot_be_written(self, file):
+        with open("/dev/full", "wb") as full:
+            found = subprocess.run(
+                [sys.executable, "-m", "riskalign", "report", file, "--fast"],
+                stdout=full,
+                stderr=subprocess.PIPE,
+                check=False,
+                timeout=300,
+            )
+        assert found.returncode == 2
+        assert one_line(found.stderr.decode()).endswith("(No space left on device).\n")
+
+    @pytest.mark.parametrize("module", ["riskalign", "riskalign.cli"])
+    def test_as_a_module(self, module):
+        command = [sys.executable, "-m", module]
+        found = subprocess.run([*command, "--version"], capture_output=True, check=False)
+        assert (found.returncode, found.stdout.decode()) == (0, f"{ra.__version__}\n")
+        found = subprocess.run([*command, "merge"], capture_output=True, check=False)
+        assert found.returncode == 2
+        assert one_line(found.stderr.decode()).startswith("riskalign: error: the following")
 
     def test_a_poor_terminal(self, three, tmp_path):
         header = "y,p_süd,p_b,p_c\n"

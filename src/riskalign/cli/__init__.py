@@ -9,6 +9,8 @@ import traceback
 import warnings
 from collections.abc import Sequence
 
+from riskalign_command import say
+
 ANSWERED, GATE_FAILED, BAD_INPUT, INTERNAL_ERROR, INTERRUPTED = 0, 1, 2, 3, 130
 """Exit codes. A shell expects 130 of a program that Ctrl-C ended."""
 
@@ -37,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.line = command_line(sys.argv[1:] if arguments is None else arguments)
         return _run(options)
     except KeyboardInterrupt:
-        print("riskalign: interrupted", file=sys.stderr)
+        say("riskalign: interrupted")
         return INTERRUPTED
 
 

@@ -2,6 +2,7 @@
 
 import sys
 
-from riskalign.cli import main
+from riskalign_command import main
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

@@ -28,7 +28,7 @@ class Meter:
     """
 
     def __init__(self) -> None:
-        self._shown = sys.stderr.isatty()
+        self._shown = sys.stderr is not None and sys.stderr.isatty()
         self._began = self._last = time.monotonic()
         self._costs: dict[str, float] = {}
         self._stage, self._done = "", 0.0

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import riskalign
 from riskalign.data.files.whole import is_stream, write_whole
+from riskalign_command import say, silence
 
 OPTIONS = {
     "from_logits": "--logits",
@@ -47,12 +48,12 @@ def printable(text: str) -> str:
 
 def print_error(message: str) -> None:
     """One line on the standard error."""
-    print(printable(f"riskalign: error: {message}"), file=sys.stderr)
+    say(printable(f"riskalign: error: {message}"))
 
 
 def print_warning(message: Warning | str, *_: object) -> None:
     """A warning as one line on the standard error; takes the place of `warnings.showwarning`."""
-    print(printable(f"riskalign: warning: {words_of_options(str(message))}"), file=sys.stderr)
+    say(printable(f"riskalign: warning: {words_of_options(str(message))}"))
 
 
 def print_internal_error(error: Exception) -> None:
@@ -63,18 +64,21 @@ def print_internal_error(error: Exception) -> None:
         f"{riskalign.__version__}, not a result. Please report it with the output of the same "
         "command with --debug."
     )
-    print(printable(message), file=sys.stderr)
+    say(printable(message))
 
 
 def print_lines(lines: Iterable[str]) -> None:
     """Lines on the standard output; where its reader has gone, on nothing.
 
-    The command goes on, because its files and its exit code are still wanted.
+    The command goes on, because its files and its exit code are still wanted. Where the output
+    cannot be written for another reason, such as a full disk, that is an error.
     """
     try:
         print("\n".join(printable(line) for line in lines), flush=True)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        silence(sys.stdout)
+        if not isinstance(error, BrokenPipeError):
+            raise OSError(f"the standard output cannot be written ({error.strerror}).") from None
 
 
 def check_outputs(outputs: Mapping[str, Path | None], inputs: Sequence[Path | None]) -> None:
