@@ -3,6 +3,7 @@
 import csv
 import json
 import shlex
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -202,6 +203,36 @@ def mutations():
     yield {**state, "shared": "logarithm"}
     yield {**state, "share": "1"}
     yield {**state, "curves": [[0.0]]}
+    yield {**state, "curves": [[1.5] * 2001]}
+    yield {**state, "format": []}
+    yield {**state, "method": []}
+    yield {**state, "method": "vector"}  # but it has what only a kernel calibrator has
+    yield {**state, "classes": ["a", "a"]}
+    yield {**state, "classes": ["a", "\ud800"]}
+    yield {**state, "classes": [0, float("inf")]}
+    yield {**state, "classes": list(map(str, range(100_000)))}  # of 10 ** 10 pairs
+    yield {**state, "form": {}}
+    yield {**state, "crossed": 2}
+    yield {**state, "own": ["one"] * 1000}
+    yield {**state, "penalties": [[1.0]]}
+    for key in ("share", "shrinkage", "bandwidth", "flattening", "crossed"):
+        for number in (10**400, -1, float("nan"), True, None):
+            yield {**state, "bandwidth": 0.1, "flattening": 1.0, key: number}
+    yield {**state, "bandwidth": 0, "flattening": 1.0}
+    for key in ("theta", "centre"):
+        yield {**state, key: [10**400] * len(state[key])}
+        yield {**state, key: [str(number) for number in state[key]]}
+        yield {**state, key: [[number] for number in state[key]]}
+    joint = {"predictions": [[0.3, 0.7]], "residuals": [[-0.3, 0.3]], "weights": [1.0]}
+    joint = {**state, "bandwidth": 0.1, "flattening": 1.0, **joint}
+    joint.pop("curves", None)
+    yield {**joint, "weights": [0.0]}
+    yield {**joint, "weights": [-1.0]}
+    yield {**joint, "weights": []}
+    yield {**joint, "predictions": [[0.3, 0.3]]}
+    yield {**joint, "predictions": [[-0.3, 1.3]]}
+    yield {**joint, "residuals": [[5.0, 0.0]]}
+    yield {key: value for key, value in joint.items() if key != "bandwidth"}
     yield [state]
 
 
@@ -211,6 +242,30 @@ def test_stored_calibrators_are_checked(tmp_path, state):
     path.write_text(json.dumps(state))
     with pytest.raises(ValueError, match="cannot be read as a calibrator"):
         ra.load_calibrator(path)
+
+
+@pytest.mark.parametrize("kind", [".json", ".npz"])
+def test_settings_of_an_archive_are_not_its_arrays(tmp_path, kind):
+    fitted = ra.fit_calibrator([0, 1] * 20, [0.2, 0.7] * 20)
+    path = tmp_path / f"calibrator{kind}"
+    fitted.save(path)
+    if kind == ".npz":
+        with zipfile.ZipFile(path, "a") as archive, archive.open("format.npy", "w") as member:
+            np.save(member, np.arange(3))
+    assert (ra.load_calibrator(path)([0.1, 0.9]) == fitted([0.1, 0.9])).all()
+
+
+def test_maps_that_give_no_probabilities(tmp_path, capsys):
+    state = json.loads(ra.fit_calibrator([0, 1] * 20, [0.2, 0.7] * 20).to_bytes())
+    path = tmp_path / "calibrator.json"
+    path.write_text(json.dumps({**state, "theta": [-1e308] * len(state["theta"])}))
+    (tmp_path / "a.csv").write_text("y,p\n0,0.2\n1,0.7\n")
+    with pytest.raises(ValueError, match="values that are no probabilities"):
+        ra.load_calibrator(path)([0.1, 0.9])
+    command = ["calibrate", tmp_path / "a.csv", "--load", path, "--classes", "0,1"]
+    assert main([*map(str, command), "-o", str(tmp_path / "b.csv")]) == 2
+    assert not (tmp_path / "b.csv").exists()
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 class TestWithoutLabels:

@@ -472,6 +472,17 @@ def test_an_archive_that_promises_too_much(tmp_path, monkeypatch):
     assert "Parquet" in message(tmp_path / "p.npy", labels=tmp_path / "p.npy")
 
 
+@pytest.mark.parametrize("place", [6, 42])  # the version needed, and where the array is
+def test_an_archive_with_a_wrong_directory(tmp_path, place):
+    path = tmp_path / "a.npz"
+    np.savez(path, labels=np.array([0, 1]), probs=np.array([0.2, 0.7]))
+    data = bytearray(path.read_bytes())
+    entry = data.index(b"PK\x01\x02")
+    data[entry + place : entry + place + 2] = b"\xff\xff"
+    path.write_bytes(data)
+    assert "cannot be read" in message(path) or "not an .npz archive" in message(path)
+
+
 def test_a_header_that_promises_too_much(tmp_path):
     header = str({"descr": "<f8", "fortran_order": False, "shape": (10**15,)})
     content = b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode()

@@ -18,9 +18,14 @@ from calls import is_ours
 
 import riskalign as ra
 from riskalign.data.files import open_predictions
+from riskalign.data.validation import as_sample
+from riskalign.recalibration.fitted import FittedCalibrator
+from riskalign.recalibration.kernel import Recalibration
+from riskalign.recalibration.smoothed import Joint
+from riskalign.smoothing import Tuning
 
 ODD = (b"\x00", b"\xff", b"-1", b"1e999", b"nan", b'"', b"\n", b"[", b"{", b"\xed\xa0\x80", b",")
-KINDS = ("sketch", "sealed", "csv", "jsonl", "npy", "npz", "parquet")
+KINDS = ("sketch", "sealed", "csv", "jsonl", "npy", "npz", "parquet", "calibrator", "archive")
 
 
 def check(kind, number, folder):
@@ -34,6 +39,8 @@ def check(kind, number, folder):
     try:
         if kind in ("sketch", "sealed"):
             read_sketch(content if kind == "sketch" else sealed(content))
+        elif kind in ("calibrator", "archive"):
+            read_calibrator(content, folder / f"some.{'npz' if kind == 'archive' else 'json'}")
         else:
             read_file(kind, content, folder)
     except (ValueError, OSError) as error:
@@ -48,6 +55,13 @@ def read_sketch(content):
     assert ra.CalibrationSketch.from_bytes(found.to_bytes()).to_bytes() == found.to_bytes()
     result = found.calibration_error(estimator="plugin", bandwidth=0.1)
     assert np.isfinite(result.value)
+
+
+def read_calibrator(content, path):
+    path.write_bytes(content)
+    found = ra.load_calibrator(path)
+    uniform = np.full((1, len(found.classes)), 1 / len(found.classes))
+    np.testing.assert_allclose(found(uniform).sum(), 1)
 
 
 def read_file(kind, content, folder):
@@ -112,6 +126,18 @@ def valid(kind):
             for limit in (None, 5)
             for own in (None, weights)
         ]
+    if kind in ("calibrator", "archive"):
+        ending = ".json" if kind == "calibrator" else ".npz"
+        again, labels = np.tile(f, (20, 1)), np.tile(y, 20)
+        maps = [ra.fit_calibrator(labels, again, method=name) for name in ("platt", "matrix")]
+        sample = as_sample(labels, again)
+        residuals = np.eye(3)[sample.labels] - sample.probabilities
+        joint = Joint(sample.probabilities, residuals, sample.weights, Tuning(0.1))
+        scaling = maps[0].map
+        maps.append(
+            FittedCalibrator("kernel", (0, 1, 2), Recalibration(scaling, 1.0, joint, Tuning(0.1)))
+        )
+        return [each.to_bytes(ending) for each in maps]
     if kind == "csv":
         lines = [f"{k},{','.join(map(str, row))}" for k, row in zip(y, f.tolist(), strict=True)]
         text = "\n".join(["y,p_0,p_1,p_2", *lines])

@@ -36,7 +36,7 @@ def calibrate(options: argparse.Namespace) -> int:
     if calibrator is None:
         R = cross_fitted(sample, options.method or DEFAULT)
     else:
-        R = calibrator.map(sample.probabilities)
+        R = calibrator.recalibrated(sample.probabilities)
     print_lines([how])
     if file.has_labels:
         before, after = (log_loss(sample, f) for f in (sample.probabilities, R))

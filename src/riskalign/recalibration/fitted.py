@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,13 +13,19 @@ from typing import Any
 import numpy as np
 
 from riskalign.data.files.arrays import archive_arrays, archive_keys, archive_of
+from riskalign.data.files.labels import is_text
 from riskalign.data.files.whole import write_whole
-from riskalign.data.validation import as_probabilities, as_sample, one_of
+from riskalign.data.validation import (
+    ROW_SUM_TOLERANCE,
+    as_probabilities,
+    as_sample,
+    one_of,
+)
 from riskalign.equations.arrays import FloatArray
 from riskalign.recalibration.calibrators import CALIBRATORS
 from riskalign.recalibration.kernel import Recalibration
 from riskalign.recalibration.scaling import Scaling
-from riskalign.recalibration.stored import State, from_state, state_of
+from riskalign.recalibration.stored import ARRAYS, State, from_state, state_of
 
 FORMAT, VERSION = "riskalign calibrator", 1
 LARGEST = 1_000_000_000
@@ -61,8 +68,20 @@ class FittedCalibrator:
                 f"`y_prob` must have {len(self.classes)} classes, as the sample that the "
                 f"calibrator learnt from; found {f.shape[1]}."
             )
-        R = self.map(f)
+        R = self.recalibrated(f)
         return R[:, 1] if np.ndim(y_prob) == 1 else R  # type: ignore[arg-type]
+
+    def recalibrated(self, f: FloatArray) -> FloatArray:
+        """The map's values at probabilities ``(m, K)``, which must be probabilities, too."""
+        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+            R = self.map(f)
+            valid = (R >= 0).all() and (np.abs(R.sum(axis=1) - 1) <= ROW_SUM_TOLERANCE).all()
+        if not valid:
+            raise ValueError(
+                "the calibrator gives values that are no probabilities: its numbers are too large. "
+                "Fit it again."
+            )
+        return R
 
     def __repr__(self) -> str:
         """One line."""
@@ -143,14 +162,26 @@ def load_calibrator(path: str | os.PathLike[str]) -> FittedCalibrator:
 
 
 def _of_state(state: State) -> FittedCalibrator:
-    if state.get("format") != FORMAT or state.get("version") != VERSION:
-        raise ValueError(f"it is not a calibrator of format version {VERSION}.")
     method, classes = state.get("method"), state.get("classes")
-    if method not in CALIBRATORS or not isinstance(classes, list) or len(classes) < 2:
-        raise ValueError("its method or its classes are not known.")
-    if not all(isinstance(label, str | int | float | bool) for label in classes):
-        raise ValueError("its classes must be names or numbers.")
-    return FittedCalibrator(str(method), tuple(classes), from_state(state, len(classes)))
+    if (state.get("format"), state.get("version")) != (FORMAT, VERSION):
+        raise ValueError(f"it is not a calibrator of format version {VERSION}.")
+    if not isinstance(method, str) or method not in CALIBRATORS:
+        raise ValueError("its method is not known.")
+    if not isinstance(classes, list) or len(classes) < 2 or not all(map(_is_label, classes)):
+        raise ValueError("its classes must be two or more names or numbers.")
+    if len(set(classes)) < len(classes):
+        raise ValueError("its classes are not all different.")
+    found = from_state(state, len(classes))
+    if isinstance(found, Recalibration) != (method == "kernel"):
+        raise ValueError(f"it does not hold a {method} calibrator.")
+    return FittedCalibrator(method, tuple(classes), found)
+
+
+def _is_label(label: object) -> bool:
+    """A name that can be written, or a finite number."""
+    if isinstance(label, str):
+        return is_text(label)
+    return isinstance(label, int) or (isinstance(label, float) and math.isfinite(label))
 
 
 def _json_state(content: bytes) -> State:
@@ -164,11 +195,12 @@ def _json_state(content: bytes) -> State:
 
 
 def _archive_state(path: Path) -> State:
-    arrays: dict[str, Any] = archive_arrays(path, archive_keys(path))
+    known = [key for key in archive_keys(path) if key in (*ARRAYS, "settings")]
+    arrays: dict[str, Any] = archive_arrays(path, known)
     settings = arrays.pop("settings", None)
     if settings is None or settings.dtype.kind != "U" or settings.ndim != 0:
         raise ValueError("it has no settings.")
-    return _json_state(str(settings).encode()) | arrays
+    return arrays | _json_state(str(settings).encode())
 
 
 def fit_calibrator(

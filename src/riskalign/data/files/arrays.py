@@ -48,7 +48,7 @@ def archive_keys(path: Path) -> list[str]:
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
-    except zipfile.BadZipFile:
+    except UNREADABLE:
         raise ValueError("this is not an .npz archive. Write it with numpy.savez.") from None
     return [name.removesuffix(".npy") for name in names]
 
@@ -72,7 +72,7 @@ def _member(archive: zipfile.ZipFile, key: str, name: str) -> npt.NDArray[Any]:
             _check_header(file, size)
         with archive.open(name) as file:
             return _checked(np.lib.format.read_array(file, allow_pickle=False))
-    except UNREADABLE as error:
+    except (*UNREADABLE, OSError) as error:  # a place outside the file
         raise ValueError(f"the array {key!r} cannot be read ({_reason(error)}).") from None
 
 

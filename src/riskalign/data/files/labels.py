@@ -32,6 +32,17 @@ def spelled(label: object) -> str:
     return "" if label is None or label != label else str(label)  # NaN differs from itself
 
 
+def is_text(name: str) -> bool:
+    """Whether a name can be written in UTF-8; JSON can spell halves of letters, which cannot.
+
+    Examples
+    --------
+    >>> is_text("süd"), is_text("\ud800")
+    (True, False)
+    """
+    return not any("\ud800" <= letter <= "\udfff" for letter in name)
+
+
 def _scientific(text: str) -> str:
     """3.000e+00, as numpy.savetxt writes the class 3."""
     value = float(text)
