@@ -400,7 +400,8 @@ def test_a_negative_error_is_shown_as_0():
     found = result(confidence=0.95, estimator="debiased")
     found = dataclasses.replace(found, value=-0.02, per_class=-np.ones(3), interval=(0.0, 0.03))
     assert "0 pts  0 to 10.0 pts" in str(found)
-    assert "-0.020000" in str(found)
+    assert "-0.02" not in str(found) + repr(found) + found._repr_html_()
+    assert found.to_dict()["value"] == -0.02
 
 
 def test_predictions_far_below_the_frequency_have_an_interval():

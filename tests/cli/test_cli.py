@@ -74,7 +74,7 @@ class TestReport:
                      "p-value", "class  predicted  observed", "over-confident", "What to do",
                      "$ riskalign calibrate"):  # fmt: skip
             assert line in out
-        assert "by simulation, 19 draws" in out
+        assert "by simulation, 19 draws" in " ".join(out.split())
         assert out.splitlines()[0] == "three.npz: labels from 'labels', probabilities from 'probs'"
 
     def test_numbers_are_the_library_s(self, run, file, three, tmp_path):

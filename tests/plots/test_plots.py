@@ -4,7 +4,6 @@ import io
 import subprocess
 import sys
 from dataclasses import replace
-from types import SimpleNamespace
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -421,7 +420,7 @@ def test_bars_are_in_the_order_of_their_errors():
     np.testing.assert_allclose([drawn[i].get_width() for i in range(4)], result.per_class[worst])
 
 
-def test_bars_have_a_colour_where_their_interval_excludes_zero(monkeypatch):
+def test_bars_have_a_colour_where_a_class_is_off_by_more_than_chance(monkeypatch):
     result = classwise_result()
     worst = np.argsort(-result.per_class)
     signs = np.empty(4, dtype=int)
@@ -430,10 +429,11 @@ def test_bars_have_a_colour_where_their_interval_excludes_zero(monkeypatch):
     found = sorted(ra.plots.class_bars(result).patches, key=lambda bar: bar.get_y())
     assert [same_color(bar.get_facecolor(), ORANGE) for bar in found] == [True, False, False, False]
     assert [bar.get_hatch() is None for bar in found] == [True, False, True, True]
-    low, high = np.array([0.1, -0.2, -0.1, 0.0]), np.array([0.2, -0.1, 0.1, 0.3])
-    known = SimpleNamespace(evidence=SimpleNamespace(low=low, high=high))
     monkeypatch.undo()
-    assert bars._signs(known).tolist() == [1, -1, 0, 0]
+    slopes, p_values = np.array([0, 0, 1, 0]), np.array([1e-4, 1e-4, 1e-4, 0.06])
+    means = {"mean_prediction": np.array([0.5, 0.1, 0.3, 0.3]), "frequency": np.full(4, 0.25)}
+    found = replace(result.evidence, **means, p_values=p_values, slopes=slopes)
+    assert bars._signs(replace(result, evidence=found)).tolist() == [1, -1, 0, 0]
 
 
 def test_bars_of_a_thousand_classes():

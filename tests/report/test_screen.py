@@ -13,11 +13,14 @@ import pytest
 
 import riskalign as ra
 from riskalign.cli.gates import Check, Limit, check_limit
-from riskalign.display.judgement import Thresholds
+from riskalign.display import svg
+from riskalign.display.judgement import Thresholds, judge
+from riskalign.methods import KernelSmoother
 from riskalign.recalibration.gains import Gain
 from riskalign.report import Options, screen_of, summarize, survey, words
 from riskalign.report.advice import Advice
 from riskalign.report.exchange import to_csv, to_json, to_junit, to_markdown
+from riskalign.report.page import to_html
 from riskalign.report.surveying import stages
 from riskalign.report.text import text_lines
 from riskalign.sketches.batches import sketch_of_batches
@@ -67,23 +70,30 @@ class TestWords:
         accuracy = np.mean(three.y_prob.argmax(axis=1) == three.y_true)
         assert re.search(rf"accuracy +{100 * accuracy:.1f}%", text)
         ece = screen.scores.ece
-        assert re.search(rf"ECE \(15 bins\) +{100 * ece:.1f} pts +calibrated: [0-9.]+ by", text)
+        assert re.search(rf"ECE \(15 bins\) +{100 * ece:.1f} pts +[0-9.]+ by chance", text)
         own = three.y_prob[np.arange(400), three.y_true]
         assert screen.scores.log_loss == pytest.approx(-np.log(own).mean())
         assert f"{screen.scores.brier:.4f}" in text
 
     def test_a_negative_error_is_shown_as_0(self, screen):
         result = replace(screen.result, value=-0.0166, per_class=-np.ones(3) / 100,
-                         interval=(0.0, 0.1422))  # fmt: skip
+                         interval=(0.0, 0.1422), refinement=screen.result.risk + 0.0166)  # fmt: skip
         found = replace(screen, result=result)
         row = found.result.gap_row()
         assert (row.value, row.interval) == ("0 pts", "0 to 21.8 pts")
-        assert "-0.016600" in text_of(found, verbose=True)
+        details = [line for line in text_of(found, verbose=True).splitlines() if "0.142200" in line]
+        assert re.search(r"class-wise: calibration error +0\.000000  0\.000000 to", details[0])
+        assert "-0.0166" not in text_of(found, verbose=True)
+        shown = to_html(found).partition('<script type="application/json"')[0]
+        assert "0.000000" in shown
+        assert "0.0166" not in shown
+        assert "value=0," in repr(found.result)
+        assert f"refinement  {found.result.risk:.6f}" in re.sub(" +", "  ", str(found.result))
         assert json.loads(to_json(found))["value"] == -0.0166
 
     def test_the_p_value_is_worded_as_what_it_is(self, screen):
         assert "p-value" in text_of(screen)
-        assert "by simulation, 19 draws of 400 rows" in text_of(screen)
+        assert "by simulation, 19 draws of 400 rows" in " ".join(text_of(screen).split())
         assert screen.test.row.help.startswith("Probability of a discrepancy at least this large")
 
     @pytest.mark.parametrize(
@@ -97,8 +107,8 @@ class TestWords:
     def test_size_and_significance(self, screen, interval, grade, expected):
         value = 0.004 if grade == "poor" else 0.0004
         result = replace(screen.result, value=value, per_class=np.full(3, value / 3),
-                         interval=interval)  # fmt: skip
-        found = replace(screen, result=result, top=None)
+                         interval=interval, evidence=None)  # fmt: skip
+        found = replace(screen, result=result, top=None, evidence=None)
         assert found.verdict_of(result).grade == grade
         assert expected in said(found)
         assert (grade in text_of(found)) or grade == "unclear"
@@ -445,3 +455,72 @@ class TestChoice:
         gains = (gain("temperature", *simple), gain("platt", *rich))
         found = Advice("binary", 1, gains, True, 500).chosen
         assert (found and found.method) == chosen
+
+
+class TestOneRule:
+    """Sentences, tables and colours follow the findings, corrected for the number of classes."""
+
+    def test_findings_beside_an_error_that_may_be_0(self, screen):
+        assert screen.evidence.findings.any()
+        result = replace(screen.result, value=-0.001, per_class=-np.ones(3) / 3000,
+                         interval=(0.0, 0.0004))  # fmt: skip
+        errors = {k: replace(error, value=-0.001) for k, error in screen.class_errors.items()}
+        found = replace(screen, result=result, class_errors=errors)
+        assert "no evidence that class probabilities" not in said(found)
+        assert "The error of class probabilities as a whole cannot be told from 0: " in said(found)
+        assert "Even so, " in said(found)
+        for k, off in enumerate(screen.evidence.findings):
+            assert words.class_cells(found, k)[4] == ("-" if off else "0")
+        grid = found.result.class_grid()
+        assert {row[4] for row in grid[1:] if row[6]} == {"-"}
+
+    def test_colours_are_those_of_findings(self, screen):
+        """An interval of one class may exclude 0 by the number of classes alone."""
+        doubtful = replace(screen.evidence, p_values=np.full(3, 0.03), low=np.full(3, 0.01),
+                           high=np.full(3, 0.02))  # fmt: skip
+        assert not doubtful.findings.any()
+        result = replace(screen.result, evidence=doubtful)
+        assert svg.ORANGE not in result._repr_html_()
+        sure = replace(doubtful, p_values=np.full(3, 0.001))
+        assert svg.ORANGE in replace(result, evidence=sure)._repr_html_()
+
+    def test_an_interval_of_several_grades(self, screen):
+        result = replace(screen.result, value=0.015, interval=(3 * 0.04**2, 3 * 0.2**2))
+        found = replace(screen, result=result, top=None)
+        assert words.headline(found) == "Class probabilities are poor to bad"
+        assert result.gap_row().note == "poor to bad"
+        (answer,) = json.loads(to_json(found))["verdict"]["answers"]
+        assert (answer["grade"], answer["grades_of_interval"]) == ("poor", ["poor", "bad"])
+        assert '<span class="badge bad">poor to bad</span>' in to_html(found)
+        raised = judge(0.001, (0.0005, 0.04)).at_least("poor")
+        assert raised.words == "poor"
+
+
+class TestRows:
+    def test_notes_do_not_stand_under_the_interval(self, screen):
+        lines = text_of(screen).splitlines()
+        head = next(line for line in lines if line.strip() == "95% CI")
+        for name in ("ECE (15 bins)", "p-value", "Brier score"):
+            line = next(line for line in lines if line.strip().startswith(name))
+            assert not line[head.index("95%") :][:10].strip()
+
+    @pytest.mark.parametrize("options", [{"loss": "kl"}, {"method": KernelSmoother(norm="l1")}])
+    def test_rows_have_names_of_their_own(self, three, options):
+        found = summarize(three.y_true, three.y_prob, **QUICK, **options)
+        names = [row.name for row in words.rows(found) if "calibration error" in row.name]
+        assert len(names) == len(set(names)) == 2
+
+    def test_a_log_loss_has_no_typical_gap(self, three):
+        result = ra.calibration_error(three.y_true, three.y_prob, loss="kl", confidence=0.95)
+        assert {row[4] for row in result.class_grid()[1:]} == {"-"}
+
+
+def test_bars_of_a_method_that_is_worse(screen):
+    worse = replace(gain("kernel", 1.0, 4e-4), error_before=1e-4)
+    advice = Advice("classwise", 1, (gain("temperature", 0.9, 0.0), worse), True, 400)
+    page = to_html(replace(screen, advice=advice))
+    assert page.count('<rect class="worse"') == 1
+    assert page.count('<rect class="after"') == 1
+    widths = re.findall(r'<rect class="(?:before|worse)" y="[19]" width="([0-9.]+)"', page)
+    assert float(widths[-1]) == 2 * float(widths[-2])
+    assert '<span class="key worse"></span>after, if worse' in page

@@ -13,7 +13,7 @@ from riskalign.display.averages import SIDES, BinarySummary, Overconfidence
 from riskalign.display.judgement import DEFAULT, FACTOR, Thresholds, Verdict, judge
 from riskalign.display.notebook import framed
 from riskalign.display.table import Row, columns, text_rows, wrapped
-from riskalign.equations.arrays import FloatArray
+from riskalign.equations.arrays import BoolArray, FloatArray
 from riskalign.equations.evidence import ClassEvidence
 
 LOSSES = {"l2": "squared error", "kl": "log loss", "ranked": "ranked probability score"}
@@ -22,6 +22,9 @@ LOSSES = {"l2": "squared error", "kl": "log loss", "ranked": "ranked probability
 SHOWN, NAME, WIDE = 5, 40, 100
 """Classes that `print` lists, letters of a class's name, and columns of the text."""
 
+
+GAP = "typical gap"
+"""What the root of a squared error is called; norms of the difference are errors themselves."""
 
 STATISTIC = "spiegelhalter"
 """The one value that is not the size of an error."""
@@ -111,6 +114,11 @@ class Described:
         low, high = (self._typical(end) for end in self.interval)
         return low, high
 
+    @property
+    def _shown(self) -> float:
+        """The error as people see it: an estimate below 0 is shown as 0, as its interval is."""
+        return self.value if self.norm == STATISTIC else max(self.value, 0.0)
+
     def _typical(self, error: float) -> float:
         """The typical gap of one probability, from an error in the units of `value`."""
         n = 1 if self.per_class is None else len(self.per_class)
@@ -160,6 +168,8 @@ class Described:
                 if found.grade != "good":  # a small difference, but a large factor
                     off = "miscalibrated, although by little in percentage points"
             return f"{subject[0].upper()}{subject[1:]} {verb} {off}: the {size}{ends}."
+        if self.per_class is not None and self._findings.any():
+            return f"The error of {subject} as a whole cannot be told from 0: the {size}{ends}."
         none = f"We found no evidence that {subject} {verb} miscalibrated"
         if self.per_class is None and self.direction not in (None, SIDES[0]):
             none = f"Beyond the averages, we found no evidence that {subject} {verb} miscalibrated"
@@ -170,6 +180,13 @@ class Described:
                 "out."
             )
         return f"{none}: the {size}{ends}."
+
+    @property
+    def _findings(self) -> BoolArray:
+        """Classes that are off by more than chance, corrected for their number."""
+        if self.evidence is None:
+            return np.zeros(len(self.classes), dtype=np.bool_)
+        return self.evidence.findings
 
     @property
     def _per(self) -> str:
@@ -204,12 +221,16 @@ class Described:
             words = {None: "", False: "no evidence of an error", True: "more than chance"}
             if self.norm == STATISTIC:
                 return Row("z", numbers.number(self.value), "", self.note, self.definition)
-            return Row("calibration error", numbers.number(found.gap), between,
-                       words[found.significant], self.definition)  # fmt: skip
+            name = f"{NOTIONS[self.notion].title} calibration error"
+            return Row(name, numbers.number(found.gap), between, words[found.significant],
+                       self.definition)  # fmt: skip
         between = "" if ends is None else f"{numbers.points_between(*ends)} pts"
-        name = NOTIONS[self.notion].gap if self.norm is None else "calibration error"
-        size = judge(self.gap, self.gap_interval, thresholds).grade
-        if size != found.grade:
+        name = NOTIONS[self.notion].gap
+        if self.norm is not None:
+            name = name.replace(GAP, "calibration error")
+        by_size = judge(self.gap, self.gap_interval, thresholds)
+        size = by_size.words
+        if by_size.grade != found.grade:
             size = f"{found.grade} by the factor"
         meaning = help.TYPICAL if self.norm is None else self.definition
         return Row(name, f"{numbers.points(found.gap)} pts", between, size, meaning)
@@ -250,12 +271,12 @@ class Described:
         between = ""
         if self.interval is not None:
             between = "{:.6f} to {:.6f}".format(*self.interval)
-        rows = [
-            Row("calibration error", f"{self.value:.6f}", between, self.definition, help.INTERVAL)
-        ]
+        value = f"{self._shown:.6f}"
+        rows = [Row("calibration error", value, between, self.definition, help.INTERVAL)]
         if self.norm is None:
-            if self.refinement is not None:
-                left, meaning = f"{self.refinement:.6f}", "remains after perfect recalibration"
+            if self.refinement is not None:  # the error and it add up to the risk
+                left = f"{self.refinement + self.value - self._shown:.6f}"
+                meaning = "remains after perfect recalibration"
                 rows.append(Row("refinement", left, "", meaning, help.REFINEMENT))
             rows.append(
                 Row("risk", f"{self.risk:.6f}", "", f"mean {self._loss}, observed", help.RISK)
@@ -301,12 +322,21 @@ class Described:
         share = max(float(self.per_class[k]), 0.0) / self.value
         return share**2 if self.norm == "l2" else share  # squares add up
 
+    def class_gap(self, error: float, *, off: bool) -> str:
+        """The typical gap of a class in points, from its error and whether it is off by chance.
+
+        A dash where there is none: for a loss without points, and where an estimate of 0 or below
+        stands beside a class that is off by more than chance.
+        """
+        if not self.in_points or (error <= 0 and off):
+            return "-"
+        return numbers.points(max(error, 0.0) ** (0.5 if self.norm is None else 1))
+
     def class_grid(self, most: int = SHOWN, name: int = 20) -> list[tuple[str, ...]]:
         """The classes with the strongest evidence, as a table whose first row is its head."""
         if self.per_class is None or self.evidence is None:
             return []
-        found, errors = self.evidence, np.maximum(self.per_class, 0.0)
-        roots = np.sqrt(errors) if self.norm is None else errors
+        found = self.evidence
         head = ("class", "predicted", "observed", "gap (95% CI), points", "typical", "share", "")
         words = found.directions
         rows: list[tuple[str, ...]] = [head]
@@ -318,7 +348,7 @@ class Described:
                     numbers.percent(float(found.mean_prediction[k])),
                     numbers.percent(float(found.frequency[k])),
                     gap_with_interval(found, k),
-                    numbers.points(float(roots[k])),
+                    self.class_gap(float(self.per_class[k]), off=bool(found.findings[k])),
                     "-" if part is None else f"{part:.0%}",
                     words[k],
                 )
@@ -343,10 +373,10 @@ class Described:
     def __repr__(self) -> str:
         """One line."""
         found = self.verdict()
-        size = f"{found.grade}, " if self.in_points else ""
+        size = f"{found.words}, " if self.in_points else ""
         ends = "" if self.interval is None else f", interval=({_ends(self.interval)})"
         return (
-            f"<CalibrationResult: {self.notion}, {self.loss}, value={self.value:.4g}{ends}, "
+            f"<CalibrationResult: {self.notion}, {self.loss}, value={self._shown:.4g}{ends}, "
             f"{size}n={self.n_samples:,}>"
         )
 
@@ -370,7 +400,7 @@ class Described:
             worst = self.evidence.order(self.per_class)[:SHOWN]
             ends = (self.evidence.gaps, self.evidence.low, self.evidence.high)
             gaps, low, high = ((100 * each[worst]).tolist() for each in ends)
-            return svg.interval_bars(gaps, low, high)
+            return svg.interval_bars(gaps, low, high, marked=self._findings[worst].tolist())
         if self.curve is not None and not NOTIONS[self.notion].joint:
             curve = self.curve(np.linspace(0, 1, 61))
             return svg.reliability(curve.grid, curve.conditional, *curve.band())

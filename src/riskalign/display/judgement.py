@@ -65,23 +65,36 @@ class Verdict:
     gap : the typical gap as a difference of probabilities, at least 0
     interval : of the gap, None where there is none
     significant : whether the interval excludes 0, None where there is none
+    ends : the grades of the interval's ends, None where there is none
     """
 
     grade: str
     gap: float
     interval: tuple[float, float] | None
     significant: bool | None
+    ends: tuple[str, str] | None = None
 
     @property
     def rank(self) -> int:
         """How serious the grade is, from 0; unclear counts as fair."""
         return 1 if self.grade == UNCLEAR else GRADES.index(self.grade)
 
+    @property
+    def words(self) -> str:
+        """The grade; where the interval has several, the range of them, such as "poor to bad"."""
+        if self.ends is None or self.grade == UNCLEAR or self.ends[0] == self.ends[1]:
+            return self.grade
+        return " to ".join(self.ends)
+
     def at_least(self, grade: str) -> Verdict:
-        """The same verdict with a grade that is no better than another one."""
+        """The same verdict with grades that are no better than another one."""
         if self.rank >= GRADES.index(grade):
             return self
-        return Verdict(grade, self.gap, self.interval, self.significant)
+        ends = None
+        if self.ends is not None:
+            low, high = (max(end, grade, key=GRADES.index) for end in self.ends)
+            ends = low, high
+        return Verdict(grade, self.gap, self.interval, self.significant, ends)
 
 
 def judge(
@@ -98,6 +111,8 @@ def judge(
     ('good', 'unclear')
     >>> judge(0.03, (0.027, 0.034)).grade, judge(0.03, None).grade
     ('poor', 'poor')
+    >>> judge(0.12, (0.04, 0.2)).words
+    'poor to bad'
     """
     if interval is None:
         return Verdict(thresholds.grade(gap), gap, None, None)
@@ -105,4 +120,5 @@ def judge(
     grade = thresholds.grade(gap)
     if low <= 0 and thresholds.grade(high) in ("poor", "bad"):
         grade = UNCLEAR
-    return Verdict(grade, gap, interval, low > 0)
+    ends = thresholds.grade(low), thresholds.grade(high)
+    return Verdict(grade, gap, interval, low > 0, ends)

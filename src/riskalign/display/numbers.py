@@ -14,13 +14,15 @@ def points(p: float, *, signed: bool = False) -> str:
     --------
     >>> points(0.0334), points(0.0334, signed=True), points(0.00061), points(0.0), points(1e-6)
     ('3.3', '+3.3', '0.06', '0', '< 0.001')
+    >>> points(-1e-6, signed=True)
+    '0.0'
     """
     x = 100 * p
     size = abs(x)
     if size == 0 or not math.isfinite(x):
         return "0" if x == 0 else "-"
     if size < 0.0005:
-        return f"{x:+.1g}" if signed or x < 0 else "< 0.001"
+        return "0.0" if signed or x < 0 else "< 0.001"
     decimals = 1 if size >= 0.095 else 2 if size >= 0.0095 else 3
     return f"{x:{'+' if signed else ''}.{decimals}f}"
 

@@ -66,9 +66,16 @@ def criterion(candidates: FloatArray, objective: FloatArray, chosen: float) -> s
 
 
 def interval_bars(
-    values: Sequence[float], lows: Sequence[float], highs: Sequence[float], at: float = 0.0
+    values: Sequence[float],
+    lows: Sequence[float],
+    highs: Sequence[float],
+    at: float = 0.0,
+    marked: Sequence[bool] | None = None,
 ) -> str:
-    """Values with their intervals, one below the other, and a line at a value of reference."""
+    """Values with their intervals, one below the other, and a line at a value of reference.
+
+    Those that are `marked` are orange; by default those whose interval lies above the reference.
+    """
     known = np.array([*values, *lows, *highs, at])
     first, last = float(known.min()), float(known.max())
     span = (last - first) or 1.0
@@ -82,7 +89,7 @@ def interval_bars(
         'opacity="0.5" stroke-dasharray="3 3"/>'
     ]
     for i, (value, low, high) in enumerate(zip(values, lows, highs, strict=True)):
-        color = ORANGE if low > at else BLUE
+        color = ORANGE if (low > at if marked is None else marked[i]) else BLUE
         y = 18 * i + 13
         body.append(
             f'<line x1="{x(low):.1f}" x2="{x(high):.1f}" y1="{y}" y2="{y}" stroke="{color}" '

@@ -88,6 +88,11 @@ def text_rows(rows: Sequence[Row], width: int = WIDTH) -> list[str]:
         if len(line) <= width:
             lines.append(line)
             continue
+        column = len(f"{start}{row.interval:<{intervals}}  ")
+        note = wrapped(row.note, "", width - column)
+        if len(note) == 2 and max(map(len, note)) <= width - column:  # below each other
+            lines += [f"{start}{row.interval:<{intervals}}  {note[0]}", " " * column + note[1]]
+            continue
         line = f"{start}{row.interval}".rstrip()
         note = wrapped(row.note, " " * len(start), width)
         if not row.interval and note:

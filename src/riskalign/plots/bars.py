@@ -32,15 +32,15 @@ STYLES: dict[int, tuple[str, dict[str, Any]]] = {
     -1: ("probability too low", {"facecolor": "none", "edgecolor": BLUE, "hatch": "////"}),
     0: ("no clear direction", {"facecolor": GREY, "edgecolor": GREY, "alpha": 0.6}),
 }
-"""How bars look by the sign of f - y where its interval excludes 0: told apart in print."""
+"""How bars look by the sign of f - y where that is more than chance: told apart in print."""
 
 
 def class_bars(result: CalibrationResult, *, largest: int = 15, ax: Axes | None = None) -> Axes:
     """Draw the share of each class in a class-wise calibration error.
 
-    The largest are bars. A bar is orange where the class's probability is too high on average,
-    hatched blue where it is too low, and grey where the interval of the mean of f - y holds 0. With
-    more classes, the rest are shown as ticks in one row, with their median.
+    The largest are bars. A bar is orange where the class's probability is too high on average by
+    more than chance, corrected for the number of classes, hatched blue where it is too low, and
+    grey elsewhere. With more classes, the rest are shown as ticks in one row, with their median.
 
     Parameters
     ----------
@@ -101,12 +101,15 @@ def class_bars(result: CalibrationResult, *, largest: int = 15, ax: Axes | None 
 
 
 def _signs(result: CalibrationResult) -> IntArray:
-    """1 where a class's probability is too high beyond chance, -1 where too low, else 0, (K,)."""
+    """1 where a class's probability is too high beyond chance, -1 where too low, else 0, (K,).
+
+    The findings are those of the table of classes, corrected for the number of classes.
+    """
     found = result.evidence
     if found is None:
         return np.zeros(len(result.classes), dtype=np.intp)
-    signs: IntArray = (found.low > 0).astype(np.intp) - (found.high < 0)
-    return signs
+    sides = {"too high": 1, "too low": -1}
+    return np.array([sides.get(word, 0) for word in found.directions], dtype=np.intp)
 
 
 def _draw_rest(ax: Axes, errors: FloatArray, row: float, total: float) -> None:

@@ -72,6 +72,7 @@ def _answer(screen: Screen, k: int) -> dict[str, Any]:
         "question": words.question(screen, answer),
         "notion": answer.notion,
         "grade": found.grade,
+        "grades_of_interval": None if found.ends is None else list(found.ends),
         "significant": found.significant,
         "typical_gap": found.gap if answer.in_points else None,
         "typical_gap_interval": None if answer.gap_interval is None else list(answer.gap_interval),

@@ -67,9 +67,9 @@ def _cards(screen: Screen) -> Iterator[tuple[Row, str, str]]:
     first = True
     for answer in screen.answers:
         row = answer.gap_row(screen.options.thresholds)
-        grade = screen.verdict_of(answer).grade if answer.in_points else ""
+        found = screen.verdict_of(answer)
         note = f"{level} {row.interval}" if row.interval else ""
-        yield row, note, grade
+        yield row, note, found.words if answer.in_points else ""
         if first:
             yield from _average_cards(answer, level)
         first = False
@@ -94,7 +94,8 @@ def _average_cards(answer: CalibrationResult, level: str) -> Iterator[tuple[Row,
 
 
 def _card(row: Row, note: str, grade: str) -> str:
-    badge = f'<span class="badge {html.escape(grade)}">{html.escape(grade)}</span>' if grade else ""
+    worst = html.escape(grade.split()[-1]) if grade else ""
+    badge = f'<span class="badge {worst}">{html.escape(grade)}</span>' if grade else ""
     name = row.name[0].upper() + row.name[1:]
     return (
         f"<div><dt>{html.escape(name)}{tip(row.help)}</dt>"
@@ -244,7 +245,8 @@ def advice_section(screen: Screen, source: Sequence[str]) -> str:
         return ""
     heads = ("method", "typical gap" if advice.in_points else "error", "", "log loss", "")
     head = "".join(f'<th scope="col">{name}</th>' for name in heads)
-    most = max(advice.gap(gain.error_before) for gain in advice.gains) or 1.0
+    errors = [e for gain in advice.gains for e in (gain.error_before, gain.error_after)]
+    most = max(map(advice.gap, errors), default=1.0) or 1.0
     rows = "".join(_gain_row(advice, gain, most) for gain in advice.gains)
     command = advice.command(source)
     shown = f'<p class="command"><code>{html.escape(command)}</code></p>' if command else ""
@@ -253,7 +255,9 @@ def advice_section(screen: Screen, source: Sequence[str]) -> str:
         '<section aria-labelledby="todo"><h2 id="todo">What to do</h2>'
         f'<p>{minus(advice.sentence)}</p>{shown}<div class="scroll"><table class="gains"><thead>'
         f"<tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
-        f'<p class="caption">Typical gap ({html.escape(about)}) and log loss, before and after, '
+        f'<p class="caption"><span class="key before"></span>before <span class="key after"></span>'
+        'after, if better <span class="key worse"></span>after, if worse. '
+        f"Typical gap ({html.escape(about)}) and log loss, before and after, "
         f"cross-fitted on {advice.rows}: each row is recalibrated by a map learnt from other rows."
         "</p></section>"
     )
@@ -263,10 +267,12 @@ def _gain_row(advice: Advice, gain: Gain, most: float) -> str:
     before, after = (
         100 * advice.gap(error) / most for error in (gain.error_before, gain.error_after)
     )
+    worse = gain.error_after > max(gain.error_before, 0.0)
     bar = (
         '<svg class="gain" viewBox="0 0 100 16" preserveAspectRatio="none" aria-hidden="true">'
         f'<rect class="before" y="1" width="{before:.1f}" height="5"/>'
-        f'<rect class="after" y="9" width="{min(max(after, 1.0), 100):.1f}" height="5"/></svg>'
+        f'<rect class="{"worse" if worse else "after"}" y="9" width="{max(after, 1.0):.1f}" '
+        'height="5"/></svg>'
     )
     change = gain.log_loss_after / gain.log_loss_before - 1 if gain.log_loss_before else 0.0
     chosen = ' class="chosen"' if gain is advice.chosen else ""

@@ -58,8 +58,8 @@ def _grade_words(screen: Screen, answer: CalibrationResult) -> str:
     if answer.binary is not None and answer.binary.sign and found.grade not in GRADES[:2]:
         direction = answer.binary.direction
         if "times" in direction:
-            return f"{found.grade}: {direction}"
-    return "unclear: too few rows to tell" if found.grade == UNCLEAR else found.grade
+            return f"{found.words}: {direction}"
+    return "unclear: too few rows to tell" if found.grade == UNCLEAR else found.words
 
 
 def sentences(screen: Screen) -> Iterator[str]:
@@ -149,7 +149,7 @@ def rows(screen: Screen) -> Iterator[Row]:
     for answer in screen.answers:
         if answer.binary is not None or answer is screen.answers[0]:
             yield from answer.average_rows()
-    chance = f"calibrated: {points(scores.ece_by_chance)} by chance"
+    chance = f"{points(scores.ece_by_chance)} by chance alone"
     yield Row("ECE (15 bins)", f"{points(scores.ece)} pts", "", chance, help.ECE)
     for answer in screen.answers:
         yield answer.gap_row(thresholds)
@@ -205,9 +205,9 @@ def class_cells(screen: Screen, k: int, name: int = 18) -> tuple[str, ...]:
     assert found is not None
     error, part = screen.class_errors.get(k), screen.share(k)
     typical = "-"
-    if error is not None and screen.options.loss == "l2":
-        norm = screen.options.chosen.norm
-        typical = points(max(error.value, 0.0) ** (0.5 if norm is None else 1))
+    if error is not None and screen.result is not None:
+        off = bool(found.findings[k])
+        typical = screen.result.class_gap(error.value, off=off)
     gap = points(float(found.gaps[k]), signed=True)
     ends = points_between(float(found.low[k]), float(found.high[k]), signed=True)
     return (
