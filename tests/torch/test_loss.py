@@ -134,11 +134,6 @@ def test_hard_inputs_stay_finite(n, n_classes, hard):
                 assert float(value.detach()) == 0
 
 
-def test_one_column_is_always_right():
-    value = CalibrationLoss("canonical", bandwidth=0.1)(torch.randn(5, 1), torch.zeros(5).long())
-    assert float(value) == 0
-
-
 def test_the_debiased_loss_is_zero_on_average_if_calibrated():
     # 400 batches of 16 rows; the plug-in is far from 0 there, the debiased loss is not.
     generator = torch.Generator().manual_seed(5)
@@ -428,3 +423,156 @@ def test_bad_inputs_are_errors():
     with pytest.raises(ValueError, match="one bandwidth per class"):
         CalibrationLoss(bandwidth=[0.1, 0.2])(logits, labels)
     assert "classwise, l2, bandwidth=0.1" in repr(CalibrationLoss("classwise", bandwidth=0.1))
+
+
+@pytest.mark.parametrize("wrong", [-2, -1, 3, 5])
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32])
+def test_labels_that_are_no_classes_are_errors(wrong, dtype):
+    logits, labels = rows(6, 3)
+    labels[4] = wrong
+    message = rf"class numbers from 0 to 2, or `ignore_index` \(-100\); found {wrong}\."
+    for options in ({"bandwidth": 0.1}, {}):
+        with pytest.raises(ValueError, match=message):
+            CalibrationLoss(**options)(logits, labels.to(dtype))
+    ignoring = CalibrationLoss(bandwidth=0.1, ignore_index=wrong)
+    expected = CalibrationLoss(bandwidth=0.1)(logits[labels != wrong], labels[labels != wrong])
+    assert float(ignoring(logits, labels.to(dtype))) == pytest.approx(float(expected))
+
+
+def test_a_class_can_be_ignored():
+    logits, labels = rows(40, 3)
+    kept = labels != 1
+    found = CalibrationLoss(bandwidth=0.1, ignore_index=1)(logits, labels)
+    expected = CalibrationLoss(bandwidth=0.1)(logits[kept], labels[kept])
+    assert float(found) == pytest.approx(float(expected))
+
+
+def test_labels_are_checked_without_waiting_for_a_device(monkeypatch):
+    asserted = []
+    monkeypatch.setattr(torch, "_assert_async", lambda *given: asserted.append(given))
+    module = CalibrationLoss(bandwidth=0.1)
+    z, labels = torch.empty(9, 3, device="meta"), torch.empty(9, dtype=torch.int64, device="meta")
+    module(z, labels)
+    ((condition, message),) = asserted
+    assert condition.is_meta
+    assert "class numbers from 0 to 2" in message
+
+    def missing(*given):
+        raise NotImplementedError
+
+    monkeypatch.setattr(torch, "_assert_async", missing)
+    assert module(z, labels).is_meta
+
+
+@pytest.mark.filterwarnings("ignore")  # the compiler's own
+def test_labels_are_checked_in_compiled_code():
+    logits, labels = rows(20, 3, dtype=torch.float32)
+    module = CalibrationLoss("canonical", bandwidth=0.1)
+    compiled = torch.compile(module, backend="aot_eager", fullgraph=True)
+    compiled(logits, labels)
+    labels[3] = 3
+    with pytest.raises(RuntimeError, match="class numbers from 0 to 2"):
+        compiled(logits, labels)
+
+
+@pytest.mark.parametrize("weight", [[1.0, -1.0, 1.0], [1.0, float("nan"), 1.0], [[1.0, 1.0, 1.0]]])
+def test_bad_class_weights_are_errors(weight):
+    with pytest.raises(ValueError, match="`weight` must"):
+        CalibrationLoss(weight=torch.tensor(weight))
+
+
+@pytest.mark.parametrize("n", [2, 4])
+def test_class_weights_of_another_number_are_errors(n):
+    logits, labels = rows(6, 3)
+    message = f"one weight per class; found {n} for 3 classes"
+    with pytest.raises(ValueError, match=message):
+        CalibrationLoss(bandwidth=0.1, weight=torch.ones(n))(logits, labels % 2)
+
+
+class WithoutFloat64(torch.Tensor):
+    """A tensor of a device that has no float64, such as Apple's."""
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        if func is torch.Tensor.cpu:
+            return args[0].as_subclass(torch.Tensor).clone()
+        if func is torch.Tensor.double:
+            raise TypeError("no float64 on this device")
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+def test_the_bandwidth_is_chosen_on_devices_without_float64():
+    logits, labels = rows(60, 3, dtype=torch.float32)
+    plain, other = CalibrationLoss(), CalibrationLoss()
+    plain._tune(logits.log_softmax(1), labels)
+    other._tune(logits.log_softmax(1).as_subclass(WithoutFloat64), labels)
+    assert torch.equal(plain.bandwidth, other.bandwidth)
+
+
+@pytest.mark.parametrize("mode", ["train", "eval"])
+@pytest.mark.parametrize("options", [{}, {"queue": 30}, {"bandwidth": 0.1, "queue": 30}])
+def test_it_can_be_trained_after_inference_mode(mode, options):
+    logits, labels = rows(40, 3, dtype=torch.float32)
+    module = CalibrationLoss(**options)
+    getattr(module, mode)()
+    with torch.inference_mode():
+        module(logits.clone(), labels)
+    assert not any(buffer.is_inference() for buffer in module.buffers())
+    module.train()
+    z = logits.clone().requires_grad_()
+    for _ in range(2):
+        module(z, labels).backward()
+    assert torch.isfinite(z.grad).all()
+
+
+@pytest.mark.parametrize("size", [0, 8, 20, 64])
+@pytest.mark.parametrize("n_before", [0, 6, 18, 50])
+def test_checkpoints_of_another_number_of_rows_keep_the_newest(size, n_before):
+    logits, labels = rows(80, 3, dtype=torch.float32)
+    stored = CalibrationLoss("canonical", bandwidth=0.1, queue=20)
+    for part in torch.arange(n_before).split(6):
+        stored(logits[part], labels[part])
+    loaded = CalibrationLoss("canonical", bandwidth=0.1, queue=size)
+    loaded.load_state_dict(stored.state_dict())
+    n = min(n_before, 20, size)
+    for end in (50, 60, 70, 80):
+        if end > 50:
+            loaded(logits[end - 10 : end], labels[end - 10 : end])
+        past = torch.cat([torch.arange(n_before - n, n_before), torch.arange(50, end)])
+        newest = past[max(len(past) - size, 0) :]
+        log_f, known = loaded.recent.last(size)
+        assert len(known) == len(newest)
+        if size and len(newest):
+            found, order = log_f[:, 0].sort()
+            expected, of_rows = logits[newest].log_softmax(1)[:, 0].sort()
+            torch.testing.assert_close(found, expected)
+            assert torch.equal(known[order], labels[newest][of_rows])
+
+
+@pytest.mark.parametrize("options", [{}, {"bandwidth": 0.1}, {"queue": 20}])
+@pytest.mark.parametrize("notion", [None, "top-label", "classwise", "canonical"])
+@pytest.mark.parametrize("loss", ["l2", "kl", "ranked"])
+@pytest.mark.parametrize("estimator", ["debiased", "plugin"])
+def test_one_column_gives_zero_with_a_gradient(options, notion, loss, estimator):
+    z = torch.randn(5, 1, requires_grad=True)
+    module = CalibrationLoss(notion, loss, estimator=estimator, **options)
+    for _ in range(12):  # the bandwidth is chosen again after ten steps
+        value = module(z, torch.zeros(5).long())
+        value.backward()
+        assert float(value.detach()) == 0
+    assert torch.equal(z.grad, torch.zeros(5, 1))
+
+
+@pytest.mark.parametrize("mode", ["train", "eval"])
+@pytest.mark.parametrize("options", [{}, {"notion": "top-label"}, {"bandwidth": 0.1, "queue": 9}])
+@pytest.mark.parametrize("n_classes", [2, 5])
+def test_another_number_of_classes_is_an_error(mode, options, n_classes):
+    module = CalibrationLoss(**options)
+    getattr(module, mode)()
+    module(*rows(20, 3))
+    if mode == "eval" and options:  # nothing of the rows is held
+        assert torch.isfinite(module(*rows(20, n_classes)))
+        return
+    with pytest.raises(ValueError, match="Use one CalibrationLoss for each number of classes"):
+        module(*rows(20, n_classes))
+    assert torch.isfinite(module(*rows(20, 3)))

@@ -8,7 +8,7 @@ import torchmetrics
 
 import riskalign as ra
 from riskalign.data.cells import Cells
-from riskalign.torch import CalibrationError
+from riskalign.torch import CalibrationError, totals
 from riskalign.torch.counts import CellTables, bits_of, encode
 
 NOTIONS = ("binary", "top-label", "classwise", "canonical")
@@ -337,3 +337,132 @@ def test_update_does_not_wait_for_the_device(notion, limit):
     logits = torch.empty(100, n_classes, device="meta")
     metric.update(logits, torch.empty(100, dtype=torch.int64, device="meta"))
     assert metric.n_rows.device.type == "meta"
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("notion", NOTIONS[1:])
+def test_probabilities_of_narrow_types(notion, dtype):
+    p, y = rows(600, 3)
+    p = p.to(dtype)
+    metric = CalibrationError(notion, 3, exact_limit=1000)
+    metric.update(p, y)
+    assert metric.bad.tolist() == [0, 0, 0, 0]
+    expected = ra.calibration_error(y, p, notion=notion).value
+    assert float(metric.compute()) == pytest.approx(expected, rel=1e-6)
+    wide = CalibrationError(notion, 3)
+    wide.update(p.float(), y)
+    assert (int(wide.bad[2]) > 100) == (dtype == torch.bfloat16)  # float32 is held to more
+    metric.update(1.02 * p[:5], y[:5])
+    assert int(metric.bad.sum()) == 5
+
+
+@pytest.mark.parametrize("change", ["set_dtype", "half", "double"])
+def test_counts_stay_whole_numbers(change):
+    p, y = rows(3000, 3)
+    p[:] = p[0]  # one cell with more rows than float16 counts exactly
+    metric = CalibrationError("classwise", 3, exact_limit=40)
+    metric.update(p, y)
+    options = (torch.float16,) if change == "set_dtype" else ()
+    getattr(metric, change)(*options)
+    metric.update(p, y)
+    whole = CalibrationError("classwise", 3, exact_limit=40)
+    for _ in range(2):
+        whole.update(p, y)
+    assert metric.sketch().to_bytes() == whole.sketch().to_bytes()
+    metric.reset()
+    metric.update(p, y)
+    assert {getattr(metric, name).dtype for name in metric._defaults} == {torch.int64}
+
+
+@pytest.mark.parametrize(
+    ("made", "asked", "words"),
+    [
+        (("classwise", 3, {"bits": 8}), ("classwise", 3, {"bits": 10}), "bits=8"),
+        (("classwise", 3, {}), ("classwise", 5, {}), "3 classes"),
+        (("top-label", 3, {}), ("top-label", 5, {}), "3 classes"),
+        (("binary", 2, {}), ("top-label", 2, {}), "notion='binary'"),
+        (("canonical", 3, {"exact_limit": 20}), ("canonical", 3, {}), "exact_limit=20"),
+    ],
+)
+def test_the_state_of_other_settings_is_an_error(made, asked, words):
+    notion, n_classes, options = made
+    metric = filled(CalibrationError(notion, n_classes, **options), *rows(500, n_classes))
+    metric.persistent(True)
+    notion, n_classes, options = asked
+    other = CalibrationError(notion, n_classes, **options)
+    other.persistent(True)
+    state = metric.state_dict()
+    with pytest.raises(RuntimeError, match=f"of a CalibrationError with .*{words}.*; this one has"):
+        other.load_state_dict(state)
+    with pytest.raises(RuntimeError, match="Make the metric with the settings of the state"):
+        torch.nn.ModuleDict({"error": other}).load_state_dict(
+            {f"error.{name}": value for name, value in state.items()}
+        )
+    assert int(other.n_rows) == 0
+    other.update(*rows(50, n_classes))
+    assert torch.isfinite(other.compute())
+
+
+def test_a_state_without_settings_must_have_the_right_shape():
+    metric = filled(CalibrationError("classwise", 3), *rows(500, 3))
+    metric.persistent(True)
+    state = metric.state_dict()
+    del state["settings"]
+    again = CalibrationError("classwise", 3)
+    again.load_state_dict(dict(state))
+    assert again.sketch().to_bytes() == metric.sketch().to_bytes()
+    with pytest.raises(RuntimeError, match=r"with other settings; this one has .* 5 classes"):
+        CalibrationError("classwise", 5).load_state_dict(dict(state))
+
+
+def test_the_label_to_leave_out_may_change_with_a_checkpoint():
+    p, y = rows(500, 3)
+    metric = filled(CalibrationError("classwise", 3), p, y)
+    metric.persistent(True)
+    again = CalibrationError("classwise", 3, ignore_index=255)
+    again.load_state_dict(metric.state_dict())
+    again.update(p[:5], torch.full((5,), 255))
+    assert torch.equal(again.compute(), metric.compute())
+    assert torch.equal(again.settings, CalibrationError("classwise", 3, ignore_index=255).settings)
+
+
+def test_a_collection_keeps_states_apart_that_leave_out_other_labels():
+    p, y = rows(500, 3)
+    options = {"none": None, "first": 0, "last": 2}
+    collection = torchmetrics.MetricCollection(
+        {
+            name: CalibrationError("classwise", 3, ignore_index=index)
+            for name, index in options.items()
+        }
+    )
+    only = y == 1  # in the first batch all of them count the same rows
+    collection.update(p[only], y[only])
+    collection.update(p, y)
+    for name, index in options.items():
+        alone = CalibrationError("classwise", 3, ignore_index=index)
+        alone.update(p[only], y[only])
+        alone.update(p, y)
+        assert collection[name].sketch().to_bytes() == alone.sketch().to_bytes()
+
+
+@pytest.mark.parametrize("error", [TypeError, RuntimeError])
+def test_devices_without_float64(monkeypatch, error):
+    made = torch.zeros
+
+    def zeros(*shape, dtype=None, device=None, **options):
+        if dtype == torch.float64 and device is not None:
+            raise error("no float64 on this device")
+        return made(*shape, dtype=dtype, device=device, **options)
+
+    p, y = rows(500, 3)
+    expected = filled(CalibrationError("classwise", 3), p, y)
+    with monkeypatch.context() as patch:
+        patch.setattr(totals.torch, "zeros", zeros)
+        totals.wide.cache_clear()
+        metric = filled(CalibrationError("classwise", 3), p, y)
+        assert totals.wide(torch.device("cpu")) == torch.float32
+    totals.wide.cache_clear()
+    assert totals.wide(torch.device("cpu")) == torch.float64
+    assert metric._constants.logs.dtype == torch.float32
+    assert torch.equal(metric.compute(), expected.compute())  # from counts, which are the same
+    assert metric.sketch().scores == pytest.approx(expected.sketch().scores, rel=1e-5)

@@ -83,3 +83,21 @@ def test_dlpack():
 def test_a_tensor_without_numbers_is_an_error():
     with pytest.raises(TypeError, match="`y_prob` cannot be read as an array"):
         ra.calibration_error([0, 1], torch.ones(2, device="meta"))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_probabilities_of_narrow_types(dtype):
+    logits, labels = rows(torch.float32)
+    p = logits.softmax(1).to(dtype)
+    off = (p.float().sum(1) - 1).abs().max()
+    assert (off > 1e-3) == (dtype == torch.bfloat16)
+    found = ra.calibration_error(labels, p, bandwidth=0.1).value
+    exact = ra.calibration_error(labels, logits.softmax(1), bandwidth=0.1).value
+    assert found == pytest.approx(exact, rel=0.05)
+    sketch = ra.CalibrationSketch("classwise", 3).update(labels, p)
+    assert sketch.n_samples == 300
+    tolerance = 0.008 if dtype == torch.bfloat16 else 0.001
+    with pytest.raises(ValueError, match=rf"sum to 1 \(tolerance {tolerance}\)"):
+        ra.calibration_error(labels, 0.98 * p)
+    with pytest.raises(ValueError, match=r"must lie in \[0, 1\]"):
+        ra.calibration_error(labels, logits.to(dtype))

@@ -24,6 +24,9 @@ ROW_SUM_TOLERANCE = 1e-3
 """How far from one a row of probabilities may sum (half-precision files reach 4e-4), and how
 far above one a probability may lie (fastText's reach 2e-5)."""
 
+BFLOAT16_TOLERANCE = 8e-3
+"""The same for bfloat16, whose rounding alone moves sums by up to 4e-3."""
+
 
 def one_of(name: str, value: object, known: Iterable[str]) -> str:
     """The option itself, or an error that lists the known ones."""
@@ -122,7 +125,7 @@ def as_batch(
     if from_logits:
         probabilities = _from_logits(scores, normalize, pairs)
     else:
-        probabilities = _probabilities(scores, normalize, pairs)
+        probabilities = _probabilities(scores, normalize, pairs, _tolerance(y_prob))
     n_classes = 2 if probabilities.ndim == 1 else probabilities.shape[1]
     names = class_names(classes, n_classes)
     return Batch(probabilities, class_numbers(truth, n_classes, classes), weights, names)
@@ -136,7 +139,7 @@ def as_probabilities(
     _check_shape(scores)
     if from_logits:
         return _from_logits(scores, normalize, pairs=True)
-    return _probabilities(scores, normalize, pairs=True)
+    return _probabilities(scores, normalize, True, _tolerance(y_prob))
 
 
 def _check_shape(scores: FloatArray) -> None:
@@ -262,11 +265,19 @@ def _reject_nan(scores: FloatArray) -> None:
         )
 
 
-def _probabilities(scores: FloatArray, normalize: bool, pairs: bool) -> FloatArray:
+def _tolerance(y_prob: object) -> float:
+    """How far from one rows may sum, by the type of the numbers as they were given."""
+    narrow = str(getattr(y_prob, "dtype", "")).endswith("bfloat16")
+    return BFLOAT16_TOLERANCE if narrow else ROW_SUM_TOLERANCE
+
+
+def _probabilities(
+    scores: FloatArray, normalize: bool, pairs: bool, tolerance: float
+) -> FloatArray:
     low, high = float(scores.min(initial=0.0)), float(scores.max(initial=0.0))
     if np.isnan(low):
         _reject_nan(scores)
-    if low < 0 or (high > 1 + ROW_SUM_TOLERANCE and not normalize):
+    if low < 0 or (high > 1 + tolerance and not normalize):
         found = f"`y_prob` must lie in [0, 1]; found values from {low:.4g} to {high:.4g}."
         if scores.ndim == 1 and low >= 0 and (scores == np.floor(scores)).all():
             raise ValueError(
@@ -297,10 +308,10 @@ def _probabilities(scores: FloatArray, normalize: bool, pairs: bool) -> FloatArr
             )
         return scores / sums[:, None]
     off = np.abs(sums - 1)
-    if (off > ROW_SUM_TOLERANCE).any():
-        row = int(np.argmax(off > ROW_SUM_TOLERANCE))
+    if (off > tolerance).any():
+        row = int(np.argmax(off > tolerance))
         raise ValueError(
-            f"`y_prob` rows must sum to 1 (tolerance {ROW_SUM_TOLERANCE:g}); row {row} sums to "
+            f"`y_prob` rows must sum to 1 (tolerance {tolerance:g}); row {row} sums to "
             f"{sums[row]:.4g}. Pass `from_logits=True` for logits, `normalize=True` to rescale."
         )
     return scores

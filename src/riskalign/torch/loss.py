@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,8 @@ class CalibrationLoss(nn.Module):
     weight : Tensor of shape (C,), optional
         A weight per class, in averages and in the mean.
     ignore_index : int
-        Label of rows to leave out.
+        Label of rows to leave out. Any other label outside 0 to C - 1 is an error: a ValueError
+        on the CPU, a failed assertion of the device elsewhere.
     reduction : {"mean", "sum", "none"}
     queue : int
         Number of past rows that serve as keys beside the batch, without gradient.
@@ -120,6 +122,8 @@ class CalibrationLoss(nn.Module):
         self._number = float(given) if given.ndim == 0 else None  # without a tensor in between
         self._narrowest = float(given.min()) if given.size else None  # known without the device
         self.steps = 0
+        if weight is not None:
+            _check_weight(weight)
         self.register_buffer("weight", weight)
         self.register_buffer("bandwidth", torch.tensor(given, dtype=torch.float32))
         self.recent = RecentRows(max(queue, recent if self.tuned else 0))
@@ -142,9 +146,11 @@ class CalibrationLoss(nn.Module):
             self._check(input, target)
             logits = input.movedim(1, -1).reshape(-1, input.shape[1])
             exact = logits.dtype if logits.dtype == torch.float64 else torch.float32
-            labels = torch.where(target == self.ignore_index, UNKNOWN, target).reshape(-1).long()
-            known = (labels != UNKNOWN)[:, None]
-            log_f = torch.log_softmax(torch.where(known, logits, 0.0).to(exact), 1)
+            labels = target.reshape(-1).long()
+            known = labels != self.ignore_index
+            _check_labels(labels, known, logits.shape[1], self.ignore_index)
+            labels = torch.where(known, labels, UNKNOWN)
+            log_f = torch.log_softmax(torch.where(known[:, None], logits, 0.0).to(exact), 1)
             terms, weights = self._terms(log_f, labels)
             if self.training:
                 self._remember(log_f, labels)
@@ -167,12 +173,26 @@ class CalibrationLoss(nn.Module):
             )
         if target.is_floating_point():
             raise TypeError("`target` must hold class numbers; soft labels are not supported.")
-        notion = NOTIONS[self._notion(input.shape[1])]
-        notion.check(input.shape[1])
-        if not self.tuned and self.bandwidth.numel() not in (1, notion.n_problems(input.shape[1])):
+        n_classes = input.shape[1]
+        notion = NOTIONS[self._notion(n_classes)]
+        notion.check(n_classes)
+        if self.weight is not None and len(self.weight) != n_classes:
+            raise ValueError(
+                f"`weight` must have one weight per class; found {len(self.weight)} for "
+                f"{n_classes} classes."
+            )
+        held, n_problems = self.recent.log_f.shape[1], notion.n_problems(n_classes)
+        n_widths = self.bandwidth.numel()
+        if held not in (0, n_classes) or (self.tuned and n_widths not in (0, n_problems)):
+            before = f"{held} classes" if held else "another number of classes"
+            raise ValueError(
+                f"`input` has {n_classes} classes, but this loss holds rows or a bandwidth of "
+                f"{before}. Use one CalibrationLoss for each number of classes."
+            )
+        if not self.tuned and n_widths not in (1, n_problems):
             raise ValueError(
                 f"`bandwidth` must be a number, or one bandwidth per class for class-wise errors; "
-                f"found {self.bandwidth.numel()} for {notion.n_problems(input.shape[1])}."
+                f"found {n_widths} for {n_problems}."
             )
 
     def _notion(self, n_classes: int) -> str:
@@ -220,8 +240,9 @@ class CalibrationLoss(nn.Module):
         if self.tuned and (early or self.steps % self.every == 0):
             self._tune(*self.recent.last(self.recent.size))
 
-    @torch.no_grad()
     @torch.compiler.disable
+    @torch.inference_mode(False)  # what is stored must serve in training, too
+    @torch.no_grad()
     def _tune(self, log_f: Tensor, labels: Tensor) -> None:
         """Choose the bandwidth by risk alignment on some rows; this waits for the device."""
         known = labels != UNKNOWN
@@ -229,14 +250,15 @@ class CalibrationLoss(nn.Module):
         notion = self._notion(n_classes)
         _, high = KERNEL.bandwidth_range(n_classes if NOTIONS[notion].joint else 2)
         tried = np.geomspace(LEAST, high, TRIED)
-        if int(known.sum()) >= 2:
-            y, f = labels[known].cpu().numpy(), log_f[known].double().softmax(1).cpu().numpy()
+        if n_classes > 1 and int(known.sum()) >= 2:
+            # Not every device has float64: the host does the arithmetic.
+            y, f = labels[known].cpu().numpy(), log_f[known].cpu().double().softmax(1).numpy()
             found = select_bandwidth(
                 y, f, notion=notion, loss=self.loss, candidates=tried, progress=False
             ).values
         else:  # nothing to choose on: the middle of the range
             found = np.full(NOTIONS[notion].n_problems(n_classes), np.sqrt(LEAST * high))
-        logs = torch.from_numpy(np.log(found)).to(log_f.device, torch.float32)
+        logs = torch.from_numpy(np.log(found)).float().to(log_f.device)
         if self.gather and _many():
             torch.distributed.all_reduce(logs)
             logs /= torch.distributed.get_world_size()
@@ -259,6 +281,33 @@ class CalibrationLoss(nn.Module):
             self.bandwidth = torch.empty_like(stored, device=self.bandwidth.device)
             self._narrowest = float(stored.min()) if stored.numel() else None
         super()._load_from_state_dict(state_dict, prefix, *others)
+
+
+def _check_weight(weight: Tensor) -> None:
+    if weight.dim() != 1:
+        raise ValueError(
+            f"`weight` must have shape (C,), one weight per class; found {tuple(weight.shape)}."
+        )
+    if not weight.is_meta and not bool(((weight >= 0) & weight.isfinite()).all()):
+        raise ValueError(
+            f"`weight` must be finite and not negative; found {weight.tolist()}. Give classes that "
+            "are to be left out the weight 0."
+        )
+
+
+def _check_labels(labels: Tensor, known: Tensor, n_classes: int, ignore_index: int) -> None:
+    """Refuse labels that are no class numbers, without waiting for a device."""
+    wrong = known & ((labels < 0) | (labels >= n_classes))
+    message = (
+        f"`target` must hold class numbers from 0 to {n_classes - 1}, or `ignore_index` "
+        f"({ignore_index})"
+    )
+    if labels.device.type == "cpu" and not torch.compiler.is_compiling():
+        if wrong.any():
+            raise ValueError(f"{message}; found {int(labels[wrong][0])}.")
+        return
+    with suppress(NotImplementedError):  # some devices have no assertions
+        torch._assert_async(~wrong.any(), f"{message}.")
 
 
 def gathered(log_f: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, int]:

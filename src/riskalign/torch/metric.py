@@ -15,8 +15,9 @@ from riskalign.bandwidth.search import Bandwidth
 from riskalign.data.cells import Cells
 from riskalign.data.counting import Part
 from riskalign.data.counts import CellCounts
+from riskalign.data.notions import NOTIONS
 from riskalign.data.state import SketchState
-from riskalign.data.validation import ROW_SUM_TOLERANCE
+from riskalign.data.validation import BFLOAT16_TOLERANCE, ROW_SUM_TOLERANCE
 from riskalign.equations.losses import ProperLoss
 from riskalign.results import CalibrationResult
 from riskalign.sketches.sketch import CalibrationSketch
@@ -27,12 +28,20 @@ from riskalign.torch.counts import CellTables, counted, encode
 BAD = {
     "a prediction that is NaN": "Correct the model, or drop those rows.",
     "a prediction outside [0, 1]": "Pass `from_logits=True` for logits.",
-    "predictions that do not sum to 1 (tolerance 1e-3)": (
+    "predictions that do not sum to 1 (tolerance 1e-3, for bfloat16 8e-3)": (
         "Pass `from_logits=True` for logits, or take the softmax in float32."
     ),
     "a label that is not a class number": "Pass `ignore_index=` for padding.",
 }
 """What can be wrong with a row, in the order in which it is looked for, and the cure."""
+
+
+def _described(settings: Tensor) -> str:
+    """The settings that a state depends on, in words."""
+    notion, n_classes, bits, limit = settings.tolist()[:4]
+    return (
+        f"notion={list(NOTIONS)[notion]!r}, {n_classes} classes, bits={bits}, exact_limit={limit}"
+    )
 
 
 @dataclass(frozen=True)
@@ -104,6 +113,7 @@ class CalibrationError(Metric):
     higher_is_better = False
     plot_lower_bound = 0.0
 
+    settings: Tensor
     n_rows: Tensor
     bad: Tensor
     cells: Tensor
@@ -144,6 +154,7 @@ class CalibrationError(Metric):
             size = 0 if counts is None else 2 * counts.n_problems * counts.cells.n_slots
             return torch.zeros(2, size, dtype=whole)
 
+        self.add_state("settings", self._settings(), dist_reduce_fx="max")
         self.add_state("n_rows", torch.zeros((), dtype=whole), dist_reduce_fx="sum")
         self.add_state("bad", torch.zeros(len(BAD), dtype=whole), dist_reduce_fx="sum")
         self.add_state("cells", table(state.counts), dist_reduce_fx="sum")
@@ -159,11 +170,55 @@ class CalibrationError(Metric):
         self._binned, self._width = CellTables.of(binned), settings.width
         self._constants = _Constants.of(self._binned, self._width, self.device)
 
+    def _settings(self) -> Tensor:
+        """What the other states depend on, as a state.
+
+        Metrics of a collection that differ in it never share a state, and a checkpoint says what
+        it was made with.
+        """
+        notion, bits = list(NOTIONS).index(self.notion), self._sketch_options["bits"]
+        ignored = (self.ignore_index is not None, self.ignore_index or 0)
+        return torch.tensor([notion, self.n_classes, bits, self._limit, *ignored]).long()
+
     def _apply(self, fn: Any, *others: Any, **options: Any) -> Any:
-        """Constants follow the metric to its device."""
+        """Constants follow the metric to its device, and counts stay integers."""
+        before = {name: (self._defaults[name], getattr(self, name)) for name in self._defaults}
         moved = super()._apply(fn, *others, **options)
+        for name, (default, state) in before.items():
+            if getattr(self, name).dtype != state.dtype:  # by `set_dtype`
+                self._defaults[name] = default.to(self.device)
+                setattr(self, name, state.to(self.device))
         self._constants = _Constants.of(self._binned, self._width, self.device)
         return moved
+
+    def _load_from_state_dict(
+        self,
+        state_dict: Any,
+        prefix: str,
+        local_metadata: Any,
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        """Refuse the state of a metric with other settings."""
+        key, own = prefix + "settings", self._settings()
+        found = _described(state_dict[key]) if key in state_dict else "other settings"
+        stored = {name for name in self._defaults if prefix + name in state_dict}
+        fits = all(state_dict[prefix + name].shape == self._defaults[name].shape for name in stored)
+        if not fits or (key in state_dict and found != _described(own)):
+            error_msgs.append(
+                f"The state is that of a CalibrationError with {found}; this one has "
+                f"{_described(own)}. Make the metric with the settings of the state, or leave the "
+                "state out of the checkpoint."
+            )
+            for name in stored:
+                del state_dict[prefix + name]
+        elif key in state_dict:  # the label of rows to leave out may be another one from now on
+            state_dict[key] = own.to(self.device)
+        super()._load_from_state_dict(
+            state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        )
 
     def update(self, preds: Tensor, target: Tensor) -> None:
         """Add predictions and labels.
@@ -181,7 +236,9 @@ class CalibrationError(Metric):
     def _add(self, preds: Tensor, target: Tensor) -> None:
         """What `update` does, one graph of operations of which none waits for the device."""
         p, labels = self._flat(preds, target)
-        p, labels, valid, bad = self._checked(p, labels)
+        bfloat16 = preds.dtype == torch.bfloat16
+        tolerance = BFLOAT16_TOLERANCE if bfloat16 else ROW_SUM_TOLERANCE
+        p, labels, valid, bad = self._checked(p, labels, tolerance)
         constants = self._constants
         self.n_rows = self.n_rows + valid.sum()
         self.bad = self.bad + bad
@@ -242,7 +299,9 @@ class CalibrationError(Metric):
             p = p.softmax(1) if self.from_logits else p
         return p, target.reshape(-1).long()
 
-    def _checked(self, p: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _checked(
+        self, p: Tensor, labels: Tensor, tolerance: float
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Rows with harmless numbers where they are not valid, which are, and bad ones counted."""
         used = torch.ones_like(labels, dtype=torch.bool)
         if self.ignore_index is not None:
@@ -250,8 +309,8 @@ class CalibrationError(Metric):
         wrong = torch.stack(
             [
                 p.isnan().any(1),
-                ((p < 0) | (p > 1 + ROW_SUM_TOLERANCE)).any(1),
-                (p.sum(1) - 1).abs() > ROW_SUM_TOLERANCE,
+                ((p < 0) | (p > 1 + tolerance)).any(1),
+                (p.sum(1) - 1).abs() > tolerance,
                 (labels < 0) | (labels >= self.n_classes),
             ]
         )  # (4, n)

@@ -49,8 +49,9 @@ class RecentRows(nn.Module):
         if self.size == 0:
             return
         if self.log_f.shape[1:] != log_f.shape[1:]:
-            self.log_f = log_f.new_zeros(self.size, log_f.shape[1])
-            self.labels = labels.new_full((self.size,), UNKNOWN)
+            with torch.inference_mode(False):  # the rows must serve in training, too
+                self.log_f = log_f.new_zeros(self.size, log_f.shape[1])
+                self.labels = labels.new_full((self.size,), UNKNOWN)
             self.seen = 0
         log_f, labels = log_f.detach()[-self.size :], labels[-self.size :]
         start = self.seen % self.size
@@ -77,8 +78,37 @@ class RecentRows(nn.Module):
         self.seen = int(state)
 
     def _load_from_state_dict(self, state_dict: Any, prefix: str, *others: Any) -> None:
-        """Take the shapes of what is loaded: the number of classes may be unknown until now."""
+        """Take the newest rows that fit; the number of classes may be unknown until now."""
+        names = [prefix + name for name in ("log_f", "labels", "_extra_state")]
+        if all(name in state_dict for name in names):
+            log_f, labels, seen = (state_dict[name] for name in names)
+            if len(labels) != self.size:
+                resized = resized_ring(log_f, labels, int(seen), self.size)
+                state_dict = dict(state_dict) | dict(zip(names, resized, strict=True))
         for name in ("log_f", "labels"):
             if (stored := state_dict.get(prefix + name)) is not None:
                 setattr(self, name, torch.empty_like(stored, device=getattr(self, name).device))
         super()._load_from_state_dict(state_dict, prefix, *others)
+
+
+def resized_ring(
+    log_f: Tensor, labels: Tensor, seen: int, size: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The newest rows of a ring in one of another size, and the number that was added to it.
+
+    Parameters
+    ----------
+    log_f : (m, K)
+    labels : (m,)
+    seen : int
+        Number of rows that were added to the ring of m places.
+    size : int
+        Number of places of the new ring.
+    """
+    n = min(seen, len(labels), size)
+    if n == 0:
+        return log_f.new_empty(0, 0), labels.new_empty(0), torch.tensor(0)
+    places = torch.arange(seen - n, seen, device=labels.device) % len(labels)
+    rows, known = log_f.new_zeros(size, log_f.shape[1]), labels.new_full((size,), UNKNOWN)
+    rows[:n], known[:n] = log_f[places], labels[places]
+    return rows, known, torch.tensor(n)

@@ -165,7 +165,7 @@ def _at_nodes(keys: Points, own: slice, h: Tensor | float, n_nodes: int) -> Tens
 def _plugin(rows: Points, R: Tensor, loss: str) -> Tensor:
     """<R, l(f) - l(R)>, ``(P, n)``, from R ``(P, 1, n)`` or ``(P, K, n)``."""
     if loss == "kl":
-        R = torch.cat([1 - R, R], 1) if R.shape[1] == 1 else R
+        R = torch.cat([1 - R, R], 1) if rows.f.shape[1] == 2 else R
         return (R * (R.clamp(min=FLOOR).log() - rows.logs)).sum(1)
     gap = R - rows.free(rows.f)
     return _inner(gap, gap, loss)
@@ -175,7 +175,7 @@ def _debiased(rows: Points, A: Tensor, s: Tensor, loss: str) -> Tensor:
     """The debiased terms ``(P, n)``, from smoothed residuals ``(P, 1, n)`` or ``(P, K, n)``."""
     if loss != "kl":
         return _inner(rows.free(rows.y - rows.f), A, loss)
-    A = torch.cat([-A, A], 1) if A.shape[1] == 1 else A
+    A = torch.cat([-A, A], 1) if rows.f.shape[1] == 2 else A
     R = torch.maximum(rows.f + A, KEPT_SHARE * rows.f)
     R = R / R.sum(1, keepdim=True)
     let_in = torch.maximum(R + s * (rows.y - R), KEPT_SHARE * R)

@@ -5,6 +5,8 @@ A sum is two integers, sum = high 2^32 + low, in units of 2^-38, so that it neve
 
 from __future__ import annotations
 
+from functools import cache
+
 import torch
 from torch import Tensor
 
@@ -15,9 +17,14 @@ from riskalign.equations.arrays import FLOOR
 LIMB = 32
 
 
+@cache
 def wide(device: torch.device) -> torch.dtype:
-    """The widest floats of a device."""
-    return torch.float32 if device.type == "mps" else torch.float64
+    """The widest floats of a device: some have no float64."""
+    try:
+        torch.zeros(1, dtype=torch.float64, device=device)
+    except (TypeError, RuntimeError):
+        return torch.float32
+    return torch.float64
 
 
 def tables() -> Tensor:
