@@ -417,6 +417,30 @@ class TestErrors:
         assert found["p_value"] is None
         assert found["interval"][0] > 0
 
+    @pytest.mark.parametrize("command", [("report",), ("plot", "-o", "a.png")])
+    def test_too_many_bins(self, run, file, command):
+        code, _, err = run(command[0], file, "--bins", "999999999999", *command[1:])
+        assert code == 2
+        assert "at most 1,000,000 bins; found 999,999,999,999" in one_line(err)
+
+    def test_the_baseline_is_opened_before_the_work(self, run, file, tmp_path, monkeypatch):
+        monkeypatch.setattr("riskalign.cli.report.survey", None)
+        code, out, err = run("report", file, "--worse-than", tmp_path / "nothing.csv")
+        assert (code, out) == (2, "")
+        assert "nothing.csv: no such file" in one_line(err)
+
+    def test_names_of_files_that_are_no_text(self, run, file, tmp_path):
+        odd = tmp_path / os.fsdecode(b"odd-\xff.npz")
+        try:
+            odd.write_bytes(file.read_bytes())
+        except OSError:
+            pytest.skip("names of files must be text here")
+        outputs = [tmp_path / f"out.{kind}" for kind in ("html", "json", "csv", "md", "xml")]
+        options = zip(("--html", "--json", "--csv", "--markdown", "--junit"), outputs, strict=True)
+        code, _, err = run("report", odd, *FAST, *(part for pair in options for part in pair))
+        assert (code, err) == (0, "")
+        assert "odd-?.npz" in outputs[0].read_text(encoding="utf-8")
+
 
 class TestExitCodes:
     """A crash is never 0 or 1, the codes of a verdict."""
@@ -520,6 +544,18 @@ class TestCompare:
         code, _, err = run("compare", one, other)
         assert code == 2
         assert "the files name different classes: a, b, c and a, b, d" in one_line(err)
+
+    def test_errors_name_the_file(self, run, three, file, tmp_path):
+        probs = np.where(three.y_prob == three.y_prob[3, 0], np.inf, three.y_prob)
+        np.savez(tmp_path / "inf.npz", labels=three.y_true, probs=probs)
+        for files in ((file, tmp_path / "inf.npz"), (tmp_path / "inf.npz", file)):
+            code, _, err = run("compare", *files)
+            assert code == 2
+            assert one_line(err).startswith(f"riskalign: error: {tmp_path / 'inf.npz'}: ")
+        code, _, err = run(
+            "calibrate", file, "--fit", tmp_path / "inf.npz", "-o", tmp_path / "o.npz"
+        )
+        assert one_line(err).startswith(f"riskalign: error: {tmp_path / 'inf.npz'}: ")
 
     def test_top_label_alone(self, run, tmp_path):
         np.savez(tmp_path / "a.npz", labels=[0, 1], pred=[0, 1], confidence=[0.5, 0.6])

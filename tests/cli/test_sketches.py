@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from matplotlib import pyplot as plt
 from scipy.special import expit
 
 import riskalign as ra
@@ -193,6 +194,27 @@ class TestHistory:
         assert [row["value"] for row in content["periods"]] == expected
         assert picture.read_bytes().startswith(b"\x89PNG")
         assert len((days / "out.csv").read_text().splitlines()) == 9
+
+    def test_names_of_periods_are_no_formulas(self, tmp_path):
+        history = ra.CalibrationHistory()
+        for name in ("=1+1", "@a", "plain"):
+            history.append(name, ra.CalibrationSketch().update(*rows(0)))
+        history.save(tmp_path / "days")
+        assert main(["history", str(tmp_path / "days"), "--csv", str(tmp_path / "out.csv")]) == 0
+        lines = (tmp_path / "out.csv").read_text().splitlines()[1:]
+        assert [line.split(",")[0] for line in lines] == ["'=1+1", "'@a", "plain"]
+
+    def test_pictures_are_closed(self, days):
+        before = plt.get_fignums()
+        assert main(["history", str(days / "days"), "-o", str(days / "out.svg")]) == 0
+        assert plt.get_fignums() == before
+
+    def test_endings_are_checked_before_the_work(self, days, capsys, monkeypatch):
+        monkeypatch.setattr(ra.CalibrationHistory, "load", None)
+        out = days / "out.txt"
+        assert main(["history", str(days / "days"), "-o", str(out), "--json", str(out)]) == 2
+        assert main(["history", str(days / "days"), "-o", str(out)]) == 2
+        assert "pictures end in .png, .svg or .pdf; found 'out.txt'" in capsys.readouterr().err
 
     def test_gate_and_windows(self, days):
         command = ["history", str(days / "days.parquet"), "--reference", "3"]

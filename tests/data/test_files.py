@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import tracemalloc
 import zipfile
 from pathlib import Path
 
@@ -12,7 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 from cases import ordinary
 
+import riskalign as ra
 from riskalign.data.files import arrays, open_predictions, predictions
+from riskalign.data.files import parquet as parquet_module
 from riskalign.data.files import tables as tables_module
 from riskalign.data.files.columns import find_layout
 
@@ -489,6 +492,58 @@ def test_a_header_that_promises_too_much(tmp_path):
     (tmp_path / "a.npy").write_bytes(content)
     with pytest.raises((ValueError, MemoryError)):
         open_predictions(tmp_path / "a.npy", labels=tmp_path / "a.npy")
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_lists_that_are_too_long_are_not_read(tmp_path, monkeypatch, rows):
+    """By what the file says, and where it says little, by the first list."""
+    monkeypatch.setattr(parquet_module, "MOST_CLASSES", 99)
+    lists = [[0.01] * 100] + [[]] * (rows - 1)
+    pq.write_table(pa.table({"y": [0] * rows, "probs": lists}), tmp_path / "a.parquet")
+    said = message(tmp_path / "a.parquet")
+    assert said.endswith(
+        "a.parquet: column 'probs' has lists of 100 numbers; at most 99 classes are read. Store "
+        "the predicted class's probability (confidence, pred) in place of all."
+    )
+    with pytest.raises(ValueError, match="at most 99 classes"):
+        ra.sketch_batches(tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match="at most 99 classes"):
+        ra.sketch_batches(pa.table({"y": [0] * rows, "probs": lists}))
+
+
+def test_the_length_of_lists_comes_from_the_file_s_end(tmp_path):
+    values = pa.array(np.full(2_000_000, 5e-7))
+    lists = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
+    pq.write_table(pa.table({"y": [0], "probs": lists}), tmp_path / "a.parquet")
+    before = pa.total_allocated_bytes()
+    tracemalloc.start()
+    assert "2,000,000 numbers" in message(tmp_path / "a.parquet")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2_000_000
+    assert pa.total_allocated_bytes() - before < 2_000_000
+
+
+def test_names_that_cannot_be_written(tmp_path):
+    line = '{"label": "a", "probs": {"a": 0.5, "\\ud800": 0.5}}'
+    path = write(tmp_path / "a.jsonl", line + "\n")
+    assert message(path).endswith(
+        "the class '\\ud800' holds half a letter (a surrogate). Rename it."
+    )
+    other = write(tmp_path / "b.jsonl", '{"label": 0, "probs": [0.5, 0.5]}\n')
+    assert "half a letter" in message(other, classes=["a", "\udcff"])
+
+
+@pytest.mark.parametrize("ending", [".csv", ".jsonl", ".npz", ".npy", ".parquet"])
+def test_pipes_are_refused(tmp_path, ending):
+    """Reading one waits for ever where nobody writes."""
+    pipe, file = tmp_path / f"pipe{ending}", write(tmp_path / "a.csv", "y,p\n0,0.5\n")
+    os.mkfifo(pipe)
+    assert "is a pipe or a device" in message(pipe)
+    assert "is a pipe or a device" in message(file, labels=pipe)
+    if ending == ".parquet":
+        with pytest.raises(ValueError, match="is a pipe or a device"):
+            ra.sketch_batches(pipe)
 
 
 def test_parquet_files_are_not_held(tmp_path, monkeypatch):

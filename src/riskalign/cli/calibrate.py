@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from riskalign.cli.output import check_outputs, print_lines, write_output
-from riskalign.cli.reading import opened
+from riskalign.cli.reading import naming, opened
 from riskalign.data.files import PredictionFile
 from riskalign.data.files.writing import check_rewritable, rewritten
 from riskalign.data.sample import Sample
@@ -103,13 +103,14 @@ def _fitted(options: argparse.Namespace, sample: Sample) -> FittedCalibrator:
 
 def _sample(options: argparse.Namespace, file: PredictionFile) -> Sample:
     found = file.read()
-    return as_sample(
-        found.y_true,
-        found.scores,
-        from_logits=file.from_logits,
-        normalize=options.normalize,
-        classes=file.classes,
-    )
+    with naming(file.path):
+        return as_sample(
+            found.y_true,
+            found.scores,
+            from_logits=file.from_logits,
+            normalize=options.normalize,
+            classes=file.classes,
+        )
 
 
 def _scores(file: PredictionFile, R: FloatArray) -> FloatArray:

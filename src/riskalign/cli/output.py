@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import riskalign
 from riskalign.data.files.whole import is_stream, write_whole
 from riskalign_command import say, silence
+
+PICTURES = (".png", ".svg", ".pdf")
+DOTS_PER_INCH = 150
 
 OPTIONS = {
     "from_logits": "--logits",
@@ -122,6 +127,26 @@ def _check_place(path: Path) -> None:
 
 
 def write_output(path: Path, content: str | bytes) -> None:
-    """Write a file whole, or say why it cannot be written."""
+    """Write a file whole, or say why it cannot be written.
+
+    Names of files may hold bytes that are no text; a question mark takes their place.
+    """
     _check_place(path)
-    write_whole(path, content)
+    data = content.encode("utf-8", "replace") if isinstance(content, str) else content
+    write_whole(path, data)
+
+
+def check_picture(path: Path) -> None:
+    """Refuse a path whose ending is that of no picture."""
+    if path.suffix.lower() not in PICTURES:
+        raise ValueError(f"pictures end in .png, .svg or .pdf; found {path.name!r}.")
+
+
+def picture_of(figure: Any, path: Path) -> bytes:
+    """A figure of pyplot in the format of a path; the figure is closed."""
+    from riskalign.plots.canvas import pyplot
+
+    picture = io.BytesIO()
+    figure.savefig(picture, format=path.suffix.lower().removeprefix("."), dpi=DOTS_PER_INCH)
+    pyplot().close(figure)
+    return picture.getvalue()

@@ -28,6 +28,9 @@ from riskalign.methods.kernel import ESTIMATORS, OF_RESIDUALS
 from riskalign.options import MOST_DRAWS
 from riskalign.recalibration.calibrators import CALIBRATORS
 
+MOST_BINS = 1_000_000
+"""Bins that are counted: more than there are different probabilities in most files."""
+
 
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line, as all others are."""
@@ -167,7 +170,7 @@ def _add_method(command: argparse.ArgumentParser) -> None:
         "canonical); with --bins, l1 is the ECE",
     )
     group.add_argument(
-        "--bins", type=_positive, metavar="N", help="N bins of equal width in place of a kernel"
+        "--bins", type=_bins, metavar="N", help="N bins of equal width in place of a kernel"
     )
 
 
@@ -194,11 +197,13 @@ def _count(text: str) -> int:
     return value
 
 
-def _positive(text: str) -> int:
-    """1 or more."""
+def _bins(text: str) -> int:
+    """A number of bins, 1 or more."""
     value = int(text)
     if value < 1:
         raise ValueError
+    if value > MOST_BINS:
+        raise argparse.ArgumentTypeError(f"at most {MOST_BINS:,} bins; found {value:,}")
     return value
 
 
@@ -217,7 +222,7 @@ def _thresholds(text: str) -> Thresholds:
     return Thresholds(*(float(part) for part in text.split(",")))
 
 
-_count.__name__, _positive.__name__, _limit.__name__ = "count", "count", "limit"
+_count.__name__, _bins.__name__, _limit.__name__ = "count", "count", "limit"
 _bandwidth.__name__, _thresholds.__name__ = "bandwidth", "thresholds"
 # what argparse calls them in errors
 
@@ -267,7 +272,7 @@ def _add_plot(commands: Commands) -> None:
         help="pointwise, simultaneous (for the whole curve at once) or none (default: %(default)s)",
     )
     group.add_argument(
-        "--bins", type=_positive, metavar="N", help="add N bins of equal width (default: none)"
+        "--bins", type=_bins, metavar="N", help="add N bins of equal width (default: none)"
     )
 
 

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import io
 from typing import Any
 
 import numpy as np
 
-from riskalign.cli.output import check_outputs, print_lines, write_output
+from riskalign.cli.output import (
+    check_outputs,
+    check_picture,
+    picture_of,
+    print_lines,
+    write_output,
+)
 from riskalign.cli.reading import opened
 from riskalign.data.files import PredictionFile
 from riskalign.data.notions import BINARY, CANONICAL, CLASSWISE, TOP_LABEL
@@ -17,15 +22,10 @@ from riskalign.plots import reliability_diagram, reliability_grid
 from riskalign.plots.canvas import pyplot
 from riskalign.plots.problems import problem_of
 
-FORMATS = (".png", ".svg", ".pdf")
-DOTS_PER_INCH = 150
-
 
 def plot(options: argparse.Namespace) -> int:
     """`riskalign plot`."""
-    kind = options.output.suffix.lower()
-    if kind not in FORMATS:
-        raise ValueError(f"pictures end in .png, .svg or .pdf; found {options.output.name!r}.")
+    check_picture(options.output)
     if options.notion == CANONICAL.name:
         raise ValueError(
             "the canonical notion has no curve to draw: it is about whole vectors. Use --notion "
@@ -36,10 +36,7 @@ def plot(options: argparse.Namespace) -> int:
     plt.switch_backend("agg")  # no window, and no need of a display
     file = opened(options, options.file)
     figure = _figure(options, file)
-    picture = io.BytesIO()
-    figure.savefig(picture, format=kind[1:], dpi=DOTS_PER_INCH)
-    plt.close(figure)
-    write_output(options.output, picture.getvalue())
+    write_output(options.output, picture_of(figure, options.output))
     print_lines([f"wrote {options.output}"])
     return 0
 

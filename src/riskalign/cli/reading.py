@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +27,28 @@ def opened(options: argparse.Namespace, path: Path, *, unlabelled: bool = False)
     )
 
 
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Put the name of a file before errors about its rows."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
 def same_rows(files: Sequence[PredictionFile], normalize: bool) -> list[Any]:
     """The labels that two files share, and the probabilities of each, ``(n, K)``."""
     if any(file.top_label for file in files):
         raise ValueError("models are compared by the probabilities of all classes. Store them.")
     first, second = (file.read() for file in files)
-    samples = [
-        as_sample(part.labels, part.scores, from_logits=file.from_logits, normalize=normalize)
-        for part, file in zip((first, second), files, strict=True)
-    ]
+    samples = []
+    for part, file in zip((first, second), files, strict=True):
+        with naming(file.path):
+            samples.append(
+                as_sample(
+                    part.labels, part.scores, from_logits=file.from_logits, normalize=normalize
+                )
+            )
     labels, second_labels = (sample.labels for sample in samples)
     probabilities, second_probabilities = (sample.probabilities for sample in samples)
     shapes = [sample.probabilities.shape for sample in samples]

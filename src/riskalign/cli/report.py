@@ -41,6 +41,7 @@ def report(options: argparse.Namespace) -> int:
     asked = _options(options)
     many = is_of_many(options.file)
     file = open_sketch(options, options.file) if many else opened(options, options.file)
+    baseline = _baseline(options, file)
     heading = f"{file.path.name}: {file.description}"
     print_lines(wrapped(heading))
     screen, interrupted = _surveyed(options, asked, file)
@@ -59,7 +60,7 @@ def report(options: argparse.Namespace) -> int:
         print_lines(["", f"Interrupted before the {screen.stage}: this is what is known so far."])
         checks = []
     else:
-        checks = _checks(options, screen, file)
+        checks = _checks(options, screen, file, baseline)
     _write(options, screen, file, checks, lines)
     print_lines(check.message for check in checks) if checks else None
     if interrupted:
@@ -153,17 +154,30 @@ def _whole(file: PredictionFile) -> tuple[Any, Any]:
     return predictions.y_true, predictions.scores
 
 
+def _baseline(
+    options: argparse.Namespace, file: PredictionFile | SketchSource
+) -> PredictionFile | None:
+    """The file of --worse-than, opened before the work."""
+    if options.worse_than is None:
+        return None
+    if isinstance(file, SketchSource):
+        message = "--worse-than compares the same rows of two files; a sketch has none."
+        raise ValueError(message)  # noqa: TRY004
+    return opened(options, options.worse_than)
+
+
 def _checks(
-    options: argparse.Namespace, screen: Screen, file: PredictionFile | SketchSource
+    options: argparse.Namespace,
+    screen: Screen,
+    file: PredictionFile | SketchSource,
+    baseline: PredictionFile | None,
 ) -> list[Check]:
     """The gates that were asked for."""
     checks = []
     if options.fail_above is not None:
         checks += check_limit(screen, options.fail_above, options.metric, options.upper)
-    if options.worse_than is not None:
-        if isinstance(file, SketchSource):
-            raise ValueError("--worse-than compares the same rows of two files; a sketch has none.")
-        baseline = opened(options, options.worse_than)
+    if baseline is not None:
+        assert isinstance(file, PredictionFile)
         labels, *probabilities = same_rows([file, baseline], options.normalize)
         names = (file.path.name, baseline.path.name)
         notion = options.notion

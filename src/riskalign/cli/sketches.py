@@ -13,7 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from riskalign.cli.output import check_outputs, print_lines, write_output
+from riskalign.cli.output import (
+    check_outputs,
+    check_picture,
+    picture_of,
+    print_lines,
+    write_output,
+)
 from riskalign.cli.reading import opened
 from riskalign.data.arrow import Reading
 from riskalign.data.files.sketches import SUFFIX, read_sketch_file
@@ -21,6 +27,8 @@ from riskalign.data.format import SketchFormatError
 from riskalign.data.notions import BINARY, NOTIONS, TOP_LABEL
 from riskalign.data.sources import PARQUET, files_of, parquet_files
 from riskalign.inference.alarm import Alarm
+from riskalign.plots.canvas import pyplot
+from riskalign.report.exchange import _harmless
 from riskalign.sketches.batches import sketch_batches, sketch_of_batches
 from riskalign.sketches.history import CalibrationHistory
 from riskalign.sketches.periods import sketch_files
@@ -113,6 +121,8 @@ def history(options: argparse.Namespace) -> int:
     """`riskalign history`."""
     outputs = {"--output": options.output, "--json": options.json, "--csv": options.csv}
     check_outputs(outputs, sketch_files(options.folder))
+    if options.output is not None:
+        check_picture(options.output)
     days = CalibrationHistory.load(options.folder)
     shown = days.windows(options.window)
     if not len(shown):
@@ -134,7 +144,8 @@ def history(options: argparse.Namespace) -> int:
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(columns)
-        writer.writerows(zip(*columns.values(), strict=True))
+        for row in zip(*columns.values(), strict=True):
+            writer.writerow(map(_harmless, row))
         _write(options.csv, text.getvalue())
     if options.output is not None:
         _draw(shown, alarm, options.output, asked)
@@ -237,13 +248,8 @@ def _write(path: Path, text: str) -> None:
 
 
 def _draw(shown: CalibrationHistory, alarm: Alarm, path: Path, asked: dict[str, Any]) -> None:
-    kind = path.suffix.lower().removeprefix(".")
-    if kind not in ("png", "svg", "pdf"):
-        raise ValueError(f"--output {path}: pictures end in .png, .svg or .pdf.")
-    ax = shown.plot(alarm=alarm, **asked)
-    stream = io.BytesIO()
-    figure = ax.get_figure(root=True)
-    assert figure is not None
-    figure.savefig(stream, format=kind, dpi=150)
-    write_output(path, stream.getvalue())
+    plt = pyplot()
+    plt.switch_backend("agg")  # no window, and no need of a display
+    figure = shown.plot(alarm=alarm, **asked).figure
+    write_output(path, picture_of(figure, path))
     print_lines([f"wrote {path}"])

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from riskalign.data.files.columns import Layout, find_layout
 from riskalign.data.files.labels import Coding, UnknownLabelError, spelled
-from riskalign.data.files.parquet import import_pyarrow
+from riskalign.data.files.parquet import first_length, import_pyarrow
 from riskalign.data.validation import ROW_SUM_TOLERANCE
 from riskalign.equations.arrays import BoolArray, FloatArray, IntArray
 
@@ -113,7 +113,7 @@ class Reading:
         names = self.layout.scores
         if len(names) > 1 or not len(batch) or not is_list(batch.column(names[0]).type):
             return len(names)
-        return max(1, len(batch.column(names[0])[0].as_py() or ()))
+        return max(1, first_length(batch.column(names[0]), names[0]))
 
     def rows(self, batch: Any, place: str, first: int = 0) -> Iterator[Rows]:
         """The rows of a RecordBatch, at most a million numbers at a time.

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from riskalign.data.arrow import CELLS, Reading, is_list
-from riskalign.data.files.parquet import import_pyarrow
+from riskalign.data.files.parquet import check_lengths, import_pyarrow
 
 PARQUET = (".parquet", ".pq")
 """Endings of Parquet files, in any case."""
@@ -117,6 +117,9 @@ def files_of(path: str | os.PathLike[str]) -> list[str]:
     if not found:
         kind = "Parquet files in it" if os.path.isdir(path) else "such file"
         raise FileNotFoundError(f"{path}: no {kind}.")
+    for file in found:
+        if not os.path.isfile(file):
+            raise ValueError(f"{file} is a pipe or a device, not a file. Write the rows to a file.")
     return found
 
 
@@ -126,7 +129,7 @@ def _files_in(folder: str) -> list[str]:
         for each in Path(folder).rglob("*")
         if each.suffix.lower() in PARQUET
         and not any(part.startswith((".", "_")) for part in each.relative_to(folder).parts)
-        and each.is_file()
+        and not each.is_dir()
     )
 
 
@@ -206,7 +209,7 @@ def _row_groups(span: Sequence[tuple[Any, int, int]], reading: Reading) -> Batch
                 keys = dataset.get_partition_keys(fragment.partition_expression)
                 columns = [name for name in reading.columns if name not in keys]
                 _check_columns(columns, file.schema_arrow.names, path)
-                step = _rows_at_a_time(file, reading)
+                step = _rows_at_a_time(file, reading, path)
             for batch in file.iter_batches(
                 step, row_groups=[group], columns=columns, use_threads=False
             ):
@@ -224,12 +227,16 @@ def _check_columns(columns: Sequence[str], there: Sequence[str], path: str) -> N
         )
 
 
-def _rows_at_a_time(file: Any, reading: Reading) -> int:
+def _rows_at_a_time(file: Any, reading: Reading, path: str) -> int:
     names = reading.layout.scores
     width = len(names)
     if width == 1 and is_list(file.schema_arrow.field(names[0]).type):
-        first = next(file.iter_batches(1, columns=list(names)), None)
-        width = 1 if first is None else reading.width(first)
+        try:
+            check_lengths(file.metadata, names[0])
+            first = next(file.iter_batches(1, columns=list(names)), None)
+            width = 1 if first is None else reading.width(first)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
     return max(1, CELLS // width)
 
 

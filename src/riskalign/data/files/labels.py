@@ -37,7 +37,7 @@ def is_text(name: str) -> bool:
 
     Examples
     --------
-    >>> is_text("süd"), is_text("\ud800")
+    >>> is_text("süd"), is_text(chr(0xD800))
     (True, False)
     """
     return not any("\ud800" <= letter <= "\udfff" for letter in name)

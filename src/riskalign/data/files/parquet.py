@@ -14,6 +14,9 @@ from riskalign.equations.arrays import FloatArray
 CELLS = 2_000_000
 """Numbers of a batch: 16 MB."""
 
+MOST_CLASSES = 1_000_000
+"""Numbers of a list of predictions."""
+
 
 class ParquetTable:
     """A Parquet file; predictions are numbers in several columns, or lists in one."""
@@ -36,7 +39,7 @@ class ParquetTable:
         """See `Table.cells`; the file says how many rows it has."""
         try:
             return int(self._file.metadata.num_rows) * self._width(numbers)
-        except (self._pyarrow.ArrowException, OSError):
+        except (self._pyarrow.ArrowException, OSError, ValueError):
             return 0  # `batches` says what is wrong
 
     def batches(self, words: Sequence[str], numbers: Sequence[str]) -> Iterator[Batch]:
@@ -64,9 +67,9 @@ class ParquetTable:
         """Numbers a row: columns, or the length of the first row's list."""
         if len(numbers) != 1 or not self._is_list(self._types[numbers[0]]):
             return len(numbers)
+        check_lengths(self._file.metadata, numbers[0])
         batch = next(self._file.iter_batches(1, columns=list(numbers)), None)
-        first = None if batch is None else batch.column(numbers[0])[0].as_py()
-        return len(first or ())
+        return 0 if batch is None else first_length(batch.column(numbers[0]), numbers[0])
 
     def _is_list(self, kind: Any) -> bool:
         types = self._pyarrow.types
@@ -103,6 +106,39 @@ class ParquetTable:
     def place(self, row: int) -> str:
         """See `Table.place`."""
         return f"row {row}"
+
+
+def check_lengths(metadata: Any, name: str) -> None:
+    """Refuse a column of lists that are too long, by what the file says, before any is read.
+
+    A few bytes of a file can stand for any number of equal values.
+    """
+    own = [
+        k
+        for k in range(metadata.num_columns)
+        if metadata.schema.column(k).path.startswith(f"{name}.")
+    ]
+    for number in range(metadata.num_row_groups) if own else ():
+        group = metadata.row_group(number)
+        if group.num_rows and group.column(own[0]).num_values / group.num_rows > MOST_CLASSES:
+            raise _too_long(group.column(own[0]).num_values // group.num_rows, name)
+
+
+def first_length(column: Any, name: str) -> int:
+    """The length of the first list of an Arrow column; 0 if there is none."""
+    pyarrow, _ = import_pyarrow()
+    length = pyarrow.compute.list_value_length(column.slice(0, 1))
+    found = int((length[0].as_py() if len(length) else None) or 0)
+    if found > MOST_CLASSES:
+        raise _too_long(found, name)
+    return found
+
+
+def _too_long(length: int, name: str) -> ValueError:
+    return ValueError(
+        f"column {name!r} has lists of {length:,} numbers; at most {MOST_CLASSES:,} classes are "
+        "read. Store the predicted class's probability (confidence, pred) in place of all."
+    )
 
 
 def import_pyarrow() -> tuple[Any, Any]:

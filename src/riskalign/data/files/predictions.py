@@ -13,11 +13,12 @@ import numpy.typing as npt
 
 from riskalign.data.files.arrays import archive_arrays, archive_keys, single_array
 from riskalign.data.files.columns import Layout, find_layout
-from riskalign.data.files.labels import Coding, Spellings, UnknownLabelError
+from riskalign.data.files.labels import Coding, Spellings, UnknownLabelError, is_text
 from riskalign.data.files.nested import HarnessTable
 from riskalign.data.files.parquet import ParquetTable
 from riskalign.data.files.separate import WithLabels, as_labels, label_column
 from riskalign.data.files.tables import CsvTable, JsonLinesTable, Table
+from riskalign.data.files.whole import is_stream
 from riskalign.equations.arrays import FloatArray, IntArray
 
 TABLES: dict[str, Callable[[Path], Table]] = {
@@ -213,13 +214,30 @@ def open_predictions(
         raise FileNotFoundError(f"{path}: {what}.")
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a directory. Name a file in it.")
+    _check_regular(path)
     try:
         table, layout = _open(path, label, probs, labels, logits, unlabelled)
+        _check_names(classes or layout.names or ())
     except UnicodeDecodeError:
         raise _in_file(path, ValueError(NO_TEXT)) from None
     except ValueError as error:
         raise _in_file(path, error) from None
     return PredictionFile(path, table, layout, classes)
+
+
+def _check_regular(path: Path) -> None:
+    if is_stream(path):
+        raise ValueError(
+            f"{path} is a pipe or a device, and files are read more than once. Write the content "
+            "to a file."
+        )
+
+
+def _check_names(classes: Sequence[str]) -> None:
+    """Refuse names that cannot be written: JSON can spell them, and a command line hold them."""
+    for name in classes:
+        if not is_text(name):
+            raise ValueError(f"the class {name!r} holds half a letter (a surrogate). Rename it.")
 
 
 def _open(
@@ -275,6 +293,7 @@ def _with_labels(
     """Predictions in one file, labels in another, each of any format."""
     if not labels.exists():
         raise ValueError(f"--labels {labels}: no such file.")
+    _check_regular(labels)
     truth, name = _labels(labels, label), labels.name
     kind = path.suffix.lower()
     if kind == ".npy":
