@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import product
@@ -251,15 +251,27 @@ def table(rows: list[Row], scaled: bool) -> str:
         seconds = f"{np.mean([float(row['seconds']) for row in own]):.1f}"
         used = f"{np.mean([float(row['temperature']) for row in own]):.2f}"
         cells = [_cell(own, column, factor) for column, (_, factor) in COLUMNS.items()]
-        lines.append([str(method), steps, seconds, used, *cells])
+        lines.append([str(method), str(len(own)), steps, seconds, used, *cells])
     heads = [head for head, _ in COLUMNS.values()]
-    return markdown(["method", "steps", "CPU s", "temperature", *heads], lines)
+    return markdown(["method", "seeds", "steps", "CPU s", "temperature", *heads], lines)
+
+
+def shared_seeds(rows: list[Row], methods: Iterable[str]) -> list[float]:
+    """Seeds with which networks of all these methods were trained."""
+    own = [{float(r["seed"]) for r in rows if r["method"] == method} for method in methods]
+    return sorted(set.intersection(*own))
+
+
+def counted(numbers: Iterable[int]) -> str:
+    """Numbers of seeds, in words."""
+    least, most = min(numbers := list(numbers)), max(numbers)
+    return f"{least} seed{'s' * (least != 1)}" if least == most else f"{least} to {most} seeds"
 
 
 def verdict(rows: list[Row], method: str, column: str, scaled: bool) -> str:
     """A method against cross-entropy on the same seeds, in words."""
     by = {(r["method"], r["seed"]): float(r[column]) for r in rows if r["scaled"] == scaled}
-    seeds = sorted({s for name, s in by if name == method and ("cross-entropy", s) in by})
+    seeds = shared_seeds(rows, ("cross-entropy", method))
     gaps = np.array([by[method, s] - by["cross-entropy", s] for s in seeds])
     if len(gaps) < 2:
         return ONE_SEED
@@ -276,8 +288,6 @@ OURS = ("debiased", "debiased, top label")
 
 def report(rows: dict[str, list[Row]]) -> str:
     """The tables, and what they say, from the rows of each budget."""
-    n_networks = sum(len(own) for own in rows.values()) // 2
-    planned = SEEDS * len(METHODS) * sum(map(len, BUDGETS.values()))
     parts = [
         "# Training with a calibration loss",
         "`python -m experiments.training`. Means over seeds ± standard errors; in brackets the "
@@ -285,12 +295,13 @@ def report(rows: dict[str, list[Row]]) -> str:
         '(`loss="l2"`), debiased. "plug-in" is the canonical plug-in loss, "debiased" is '
         "`CalibrationLoss()` as it comes (class-wise); both with risk alignment and the weight "
         f"{WEIGHT:g} beside cross-entropy. Label smoothing {SMOOTHING:g}, focal gamma {GAMMA:g}, "
-        f"MMCE with the weight {MMCE_WEIGHT:g}. Batches of {BATCH}. {n_networks} of {planned} "
-        "networks are trained; the command goes on where it stopped.",
+        f"MMCE with the weight {MMCE_WEIGHT:g}. Batches of {BATCH}.",
+        extent(rows),
         HISTORY,
         "## Does it help?",
         "Difference to cross-entropy on the same seeds ± standard error; lower or higher where a "
-        "95% interval of Student's t excludes 0.",
+        "95% interval of Student's t excludes 0. These marks rest on as many seeds as the line "
+        "says, and with two seeds they are weak evidence.",
         *(conclusion(own, budget) for budget, own in rows.items() if own),
     ]
     for budget, own in rows.items():
@@ -298,22 +309,51 @@ def report(rows: dict[str, list[Row]]) -> str:
             parts += [f"Equal {budget}:", comparison(own)]
     for budget, all_data in rows.items():
         for (name,), own in group(all_data, "data").items():
-            n_seeds = len({row["seed"] for row in own})
+            n_seeds = len(shared_seeds(own, METHODS))
             size = f"{BUDGETS[budget][str(name)]:g} {'CPU ' if budget == 'seconds' else ''}{budget}"
-            parts += [f"## {name}, {size}, {n_seeds} seeds", "As trained:", table(own, False)]
+            parts += [f"## {name}, {size}, {counted([n_seeds])}", "As trained:", table(own, False)]
             parts += ["After temperature scaling on a validation set:", table(own, True)]
     return "\n\n".join(parts) + "\n"
+
+
+def extent(rows: dict[str, list[Row]]) -> str:
+    """How much of the plan was carried out, and how fast the machine was."""
+    ran = {budget: len(own) // 2 for budget, own in rows.items()}
+    planned = {budget: SEEDS * len(METHODS) * len(sizes) for budget, sizes in BUDGETS.items()}
+    parts = [f"{ran[budget]} of {planned[budget]} at equal {budget}" for budget in rows]
+    text = (
+        f"Of {sum(planned.values())} networks of the plan ({SEEDS} seeds), {sum(ran.values())} "
+        f"ran: {', '.join(parts)}. The command goes on where it stopped."
+    )
+    steps = {
+        name: [round(float(row["steps"])) for row in own if row["method"] == "cross-entropy"]
+        for (name,), own in group(rows["seconds"], "data").items()
+    }
+    if any(min(own) < max(own) for own in steps.values()):
+        ranges = [f"{min(own):,} to {max(own):,} on {name}" for name, own in steps.items()]
+        text += (
+            " The machine was not equally fast at all times: the steps of cross-entropy in equal "
+            f"seconds, by seed, were {', '.join(ranges)}. Methods are compared on the same seed, "
+            "but their means over seeds are not those of one budget."
+        )
+    return text
 
 
 def comparison(rows: list[Row]) -> str:
     """Every method against cross-entropy, in words."""
     lines = [
-        [str(name), method, when, *(verdict(own, method, c, scaled) for c in list(COLUMNS)[1:])]
+        [
+            str(name),
+            method,
+            when,
+            str(len(shared_seeds(own, ("cross-entropy", method)))),
+            *(verdict(own, method, c, scaled) for c in list(COLUMNS)[1:]),
+        ]
         for (name,), own in group(rows, "data").items()
         for when, scaled in (("as trained", False), ("temperature scaled", True))
         for method in list(METHODS)[1:]
     ]
-    return markdown(["data", "method", "", *list(COLUMNS)[1:]], lines)
+    return markdown(["data", "method", "", "seeds", *list(COLUMNS)[1:]], lines)
 
 
 def conclusion(rows: list[Row], budget: str) -> str:
@@ -332,9 +372,13 @@ def conclusion(rows: list[Row], budget: str) -> str:
         higher = [where for where, word in words.items() if HIGHER in word]
         text = f"lowers {', '.join(lower)}" if lower else "does **not help**: it lowers no score"
         text += f"; it raises {', '.join(higher)}" if higher else "; it raises none"
+        pairs = [
+            len(shared_seeds(own, ("cross-entropy", method)))
+            for own in group(rows, "data").values()
+        ]
         lines.append(
             f'- After temperature scaling, at equal {budget}, "{method}" {text} '
-            f"(of {len(words)} comparisons with {len({row['seed'] for row in rows})} seeds)."
+            f"(of {len(words)} comparisons with {counted(n for n in pairs if n > 1)})."
         )
     return "\n".join(lines)
 

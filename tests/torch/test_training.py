@@ -33,9 +33,31 @@ def test_the_report_says_whether_it_helps(shift, words):
     text = training.report({"steps": list(made_up(shift)), "seconds": list(made_up(0.0))})
     assert f'After temperature scaling, at equal steps, "debiased" {words}' in text
     assert 'at equal seconds, "debiased" does **not help**' in text
-    assert "42 of 210 networks are trained" in text
+    assert "Of 210 networks of the plan (5 seeds), 42 ran: 21 of 105 at equal steps, 21 of" in text
     assert "digits, 1000 steps, 3 seeds" in text
     assert "settled after pilot" in text
+    assert "not equally fast" not in text
+
+
+def test_seeds_are_counted_by_comparison():
+    rows = [row for row in made_up(-0.1) if row["seed"] < 2 or row["method"] == "cross-entropy"]
+    for row in rows:  # the machine was slower at first
+        row["steps"] = 10.0 if row["seed"] == 0 else 25.0
+    text = training.report({"steps": list(made_up(0.0)), "seconds": rows})
+    assert "36 ran: 21 of 105 at equal steps, 15 of 105 at equal seconds" in text
+    assert "digits, 4 CPU seconds, 2 seeds" in text
+    assert "| cross-entropy | 3 | 20 |" in text
+    assert "| debiased | 2 | 18 |" in text
+    assert "| digits | debiased | as trained | 2 | " in text
+    assert "(of 4 comparisons with 2 seeds)" in text
+    assert "in equal seconds, by seed, were 10 to 25 on digits." in text
+
+
+def test_one_seed_is_called_so():
+    rows = [row for row in made_up(0.0) if row["seed"] < 1]
+    text = training.report({"steps": rows, "seconds": []})
+    assert "digits, 1000 steps, 1 seed\n" in text
+    assert training.ONE_SEED in text
 
 
 @pytest.mark.parametrize("method", training.METHODS)
