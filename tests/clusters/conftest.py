@@ -1,5 +1,8 @@
 """Rows that all engines sketch."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,6 +10,7 @@ import pytest
 import riskalign as ra
 
 N = 60_000
+PAGE = Path(__file__).parents[2] / "docs" / "clusters.md"
 
 
 @pytest.fixture(scope="session")
@@ -50,3 +54,22 @@ def days(frame):
         day: ra.CalibrationSketch().update(rows["y"], rows["p"]).to_bytes()
         for day, rows in frame.groupby("day")
     }
+
+
+@pytest.fixture
+def run_page(frame, tmp_path):
+    """Run the code of a section of the page on files of the rows; the names that it leaves."""
+
+    def run(section, place, columns, **names):
+        folder = tmp_path / "predictions"
+        folder.mkdir()
+        renamed = frame.rename(columns={"day": "country"} | columns)
+        for number, part in enumerate(np.array_split(np.arange(N), 3)):
+            renamed.iloc[part].to_parquet(folder / f"part-{number}.parquet", index=False)
+        _, _, text = PAGE.read_text(encoding="utf-8").partition(f"\n## {section}\n")
+        (code,) = re.findall(r"^```py\n(.*?)^```$", text.partition("\n## ")[0], re.M | re.S)
+        assert place in code
+        exec(code.replace(place, str(folder)), names)
+        return names
+
+    return run

@@ -156,3 +156,13 @@ class TestCluster:
         assert marker.exists()
         assert int(marker.read_text()) != os.getpid()
         assert found.to_bytes() == binary
+
+
+def test_the_code_of_the_page_runs(run_page, frame, binary):
+    names = {
+        "y_array": da.from_array(frame["kind"].map({"a": 0, "b": 1, "c": 2}).to_numpy()),
+        "p_array": da.from_array(frame[["p_a", "p_b", "p_c"]].to_numpy()),
+    }
+    with dask.config.set(scheduler="threads"):
+        found = run_page("Dask", "s3://bucket/predictions/", {}, **names)
+    assert found["sketch"].to_bytes() == binary

@@ -122,3 +122,10 @@ class TestPartitions:
     def test_columns_that_are_not_there(self, df):
         with pytest.raises(ValueError, match="'nothing' of `probs` is not there"):
             riskalign.spark.sketch(df, label="y", probs="nothing")
+
+
+def test_the_code_of_the_page_runs(run_page, spark, binary, days):
+    columns = {"y": "label", "p": "probability"}
+    found = run_page("Spark", "hdfs:///predictions", columns, spark=spark)
+    assert found["sketch"].to_bytes() == binary
+    assert {day: sketch.to_bytes() for day, sketch in found["by_country"].items()} == days
