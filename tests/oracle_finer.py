@@ -19,14 +19,25 @@ def column(points, single, k):
     return [f[1] if single else f[k] for f in points]
 
 
-def quantile_knots(x, mass, outcomes, form):
-    """Values of x at equal steps of cumulated mass, first and last included; all if few."""
+def quantile_knots(x, mass, rarer, form):
+    """Values of x at equal steps of cumulated mass, first and last included; all if few.
+
+    `rarer` are expected numbers of the rarer outcome, row by row.
+    """
     pairs = sorted(zip(x, mass, strict=True), key=lambda pair: pair[0])
     distinct = sorted(set(x))
     most, _, every = form
-    count = max(1, min(most, int(outcomes / OUTCOMES)))
-    if len(distinct) <= count or (every and len(distinct) <= outcomes / OUTCOMES_EVERY):
+    count = max(1, min(most, int(math.fsum(rarer) / OUTCOMES)))
+    if len(distinct) <= count:
         return distinct
+    if every:
+        often = [
+            value
+            for value in distinct
+            if sum(r for own, r in zip(x, rarer, strict=True) if own == value) >= OUTCOMES_EVERY
+        ]
+        if len(often) > count:
+            return sorted({distinct[0], *often, distinct[-1]})
     if count == 1:
         return distinct[:1]
     sums, total = [], 0.0
@@ -51,15 +62,15 @@ def knots_of(points, g, weights, form, single):
     for k in outcomes:
         pairs = list(zip(weights, g, strict=True))
         mass[k] = [w * math.sqrt(max(g_i[k] * (1 - g_i[k]), 1e-12)) for w, g_i in pairs]
-        rarer[k] = math.fsum(w * min(g_i[k], 1 - g_i[k]) for w, g_i in pairs)
-        rarer[k] *= plain.PRIOR / plain.prior_precision(weights)
+        unit = plain.prior_precision(weights) / plain.PRIOR
+        rarer[k] = [w * min(g_i[k], 1 - g_i[k]) / unit for w, g_i in pairs]
     if per_class:
         return {
             k: quantile_knots(column(points, single, k), mass[k], rarer[k], form) for k in outcomes
         }
     together = [x for k in outcomes for x in column(points, single, k)]
     masses = [m for k in outcomes for m in mass[k]]
-    shared = quantile_knots(together, masses, math.fsum(rarer.values()), form)
+    shared = quantile_knots(together, masses, [r for k in outcomes for r in rarer[k]], form)
     return dict.fromkeys(outcomes, shared)
 
 
@@ -108,50 +119,77 @@ def plain_log_odds(f):
     return size if f[1] > 0.5 else -size
 
 
-def level(problem, weights, loss, start, form, single):
-    """(values of <y, l(f)> - refinement, of <y, l(R)> - refinement, R, effective parameters)."""
+def level(problem, weights, loss, start, form, single, steps):
+    """What a level finds after some Newton steps, row by row, and its effective parameters.
+
+    (<y, l(f)> - refinement, <y, l(R)> - refinement, refinement - <y, l(let in)>, R, parameters)
+    """
     points, labels = problem
     n, outcomes = len(points), range(len(points[0]))
     theta, _ = plain.fit(points, labels, weights, start)
     g = [plain.start_of(plain.features(f, start), theta) for f in points]
-    without = plain.left_out_starts(points, labels, weights, start)
     knots = knots_of(points, g, weights, form, single)
     J = [features(f, knots, form, single) for f in points]
     count, precision = len(J[0][0]), plain.prior_precision(weights)
-    total = [0.0] * count
-    F = [[precision * (p == q) for q in range(count)] for p in range(count)]
-    for i in range(n):
-        own = plain.information_of(J[i], g[i])
-        score = plain.score_of(J[i], g[i], labels[i])
-        for p in range(count):
-            total[p] += weights[i] * score[p]
-            for q in range(count):
-                F[p][q] += weights[i] * own[p][q]
-    step = plain.solve(F, total)
+    theta = [0.0] * count
+    for _ in range(steps):
+        here = [tilted(g[i], J[i], theta) for i in range(n)]
+        total = [-precision * t for t in theta]
+        F = [[precision * (p == q) for q in range(count)] for p in range(count)]
+        for i in range(n):
+            own = plain.information_of(J[i], here[i])
+            score = plain.score_of(J[i], here[i], labels[i])
+            for p in range(count):
+                total[p] += weights[i] * score[p]
+                for q in range(count):
+                    F[p][q] += weights[i] * own[p][q]
+        theta = [a + b for a, b in zip(theta, plain.solve(F, total), strict=True)]
     inverse = [plain.solve(F, [float(p == q) for q in range(count)]) for p in range(count)]
-    free = count - precision * math.fsum(inverse[p][p] for p in range(count))
-    terms, removed, R = [], [], []
+    free = effective_parameters(inverse, precision)
+    terms, removed, added, R = [], [], [], []
     for i in range(n):
-        own = plain.solve(F, [weights[i] * s for s in plain.score_of(J[i], without[i], labels[i])])
+        own = plain.solve(F, [weights[i] * s for s in plain.score_of(J[i], here[i], labels[i])])
         moved = [max(-1.0, min(1.0, each)) for each in own]
-        logits = [log(g[i][k]) for k in outcomes]
-        let_in = [z + dot(J[i][k], step) for k, z in enumerate(logits)]
-        left = [z - dot(J[i][k], moved) for k, z in enumerate(let_in)]
-        R.append(plain.softmax(left))
-        risks = [loss(plain.softmax(each))[labels[i]] for each in (left, let_in)]
-        refinement = sum(risks) / 2
+        left = tilted(g[i], J[i], [a - b for a, b in zip(theta, moved, strict=True)])
+        let_in = tilted(g[i], J[i], theta)
+        u = [dot(J[i][k], moved) for k in outcomes]
+        along = sum(((k == labels[i]) - here[i][k]) * u[k] for k in outcomes)
+        spread = sum(here[i][k] * u[k] ** 2 for k in outcomes) - dot(here[i], u) ** 2
+        h = ratio(spread, along)
+        s = 1 - ratio(precision * dot(moved, moved) / weights[i], along)
+        a = (2 - s) / (2 - h) if steps == 1 else (2 - s) / ((2 + h) * (1 - 2 * h + h * s))
+        a = min(a, 1.0)
+        out, within = (loss(each)[labels[i]] for each in (left, let_in))
+        refinement = a * out + (1 - a) * within
+        R.append(left)
         terms.append(loss(points[i])[labels[i]] - refinement)
-        removed.append(risks[0] - refinement)
-    return terms, removed, R, free
+        removed.append(out - refinement)
+        added.append(refinement - within)
+    return terms, removed, added, R, free
+
+
+def tilted(g, J, theta):
+    """A start with its logits moved by J theta."""
+    return plain.softmax([log(g[k]) + dot(J[k], theta) for k in range(len(g))])
+
+
+def ratio(above, below):
+    """A share between 0 and 1."""
+    return min(max(above / below, 0.0), 1.0) if below > 0 else 0.0
+
+
+def effective_parameters(variance, precision):
+    """Parameters, less the squared shares that the prior takes from them."""
+    return len(variance) - precision**2 * sum(v**2 for row in variance for v in row)
 
 
 def start_dimension(problem, weights, start):
     """The effective number of parameters of the start."""
     _, information = plain.fit(*problem, weights, start)
-    count, precision = len(information), plain.prior_precision(weights)
-    return count - precision * math.fsum(
-        plain.solve(information, [float(p == q) for q in range(count)])[p] for p in range(count)
-    )
+    count = len(information)
+    unit = [[float(p == q) for q in range(count)] for p in range(count)]
+    inverse = [plain.solve(information, row) for row in unit]
+    return effective_parameters(inverse, plain.prior_precision(weights))
 
 
 def normal_score(excess, degrees):
@@ -160,11 +198,11 @@ def normal_score(excess, degrees):
     return (root - 1 + 2 / (9 * degrees)) / math.sqrt(2 / (9 * degrees))
 
 
-def share(above, removed, dimension, before, ends):
+def share(above, added, dimension, before, ends):
     more = dimension - before
-    if more < 1 or removed <= 0:
+    if more < 1 or added <= 0:
         return 0.0
-    t = (normal_score(above * dimension / removed, more) - ends[0]) / (ends[1] - ends[0])
+    t = (normal_score(above * dimension / added, more) - ends[0]) / (ends[1] - ends[0])
     t = min(max(t, 0.0), 1.0)
     return 3 * t**2 - 2 * t**3
 
@@ -184,10 +222,13 @@ def ladder(base, problems, weights, loss, start, forms, gates, single):
     chains, shares = [list(base) for _ in gates], []
     before = sum(start_dimension(problem, weights, start) for problem in problems)
     for form in forms:
-        found = [level(each, weights, loss, start, form, single) for each in problems]
-        fine = [mean(each[0]) for each in found]
-        removed = sum(mean(each[1]) for each in found)
-        chance = removed, sum(each[3] for each in found), before
+        for steps in (1, 2):
+            found = [level(each, weights, loss, start, form, single, steps) for each in problems]
+            fine = [mean(each[0]) for each in found]
+            if sum(fine) <= sum(chains[0]):
+                break
+        added = sum(mean(each[2]) for each in found)
+        chance = added, sum(each[4] for each in found), before
         omegas = [
             share(sum(fine) - sum(chain), *chance, ends)
             for chain, ends in zip(chains, gates, strict=True)

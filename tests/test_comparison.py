@@ -67,3 +67,11 @@ def test_comparisons_need_the_same_samples():
     data = ra.datasets.calibrated(20, 3)
     with pytest.raises(ValueError, match="must have one shape"):
         ra.compare(data.y_true, data.y_prob, np.full((20, 4), 0.25))
+
+
+def test_intervals_stay_within_what_two_errors_can_differ_by():
+    y = [0, 1, 0, 1]
+    found = ra.compare(y, [0.0, 1, 0, 1], [1.0, 0, 1, 0])
+    assert found.interval[0] == -1.0
+    assert found.difference == pytest.approx(-1.0, abs=1e-3)
+    assert 0 < found.interval[1] <= 1.0

@@ -18,7 +18,7 @@ from riskalign.equations.losses import ProperLoss
 from riskalign.equations.norms import MEANS
 from riskalign.equations.starts import STARTS
 from riskalign.inference.bound import upper_bound
-from riskalign.inference.interval import Chance
+from riskalign.inference.interval import Chance, within_range
 from riskalign.inference.norms import bound_of_norm, norm_interval, of_root
 from riskalign.inference.null import Model
 from riskalign.methods import KernelSmoother, check_scope
@@ -145,18 +145,23 @@ def interval_of_square(
     assert outcome.residuals is not None
     values = squares_of(outcome)
     value = float(values.sum())
-    if not case.notion.per_class:
-        chance = Chance.of(model, outcome.residuals, case.n_samples, seed)
-        ends = chance.interval(value, confidence)
-        return Interval(chance.standard_error(value), ends, confidence)
-    chance, own = Chance.of_all(model, outcome.residuals, case.n_samples, seed)
-    pairs = list(zip(own, values.tolist(), strict=True))
-    return Interval(
-        chance.standard_error(value),
-        chance.interval(value, confidence),
-        confidence,
-        np.array([each.standard_error(error) for each, error in pairs]),
-        np.array([each.interval(error, confidence) for each, error in pairs]),
+    if case.notion.per_class:
+        chance, own = Chance.of_all(model, outcome.residuals, case.n_samples, seed)
+    else:
+        chance, own = Chance.of(model, outcome.residuals, case.n_samples, seed), []
+    problems, weights = model.problems, model.sample.weights
+    ends = within_range(chance.interval(value, confidence), problems, weights)
+    found = Interval(chance.standard_error(value), ends, confidence)
+    if not own:
+        return found
+    parts = list(zip(own, values.tolist(), problems, strict=True))
+    intervals = [
+        within_range(each.interval(error, confidence), [problem], weights)
+        for each, error, problem in parts
+    ]
+    errors = [each.standard_error(error) for each, error, _ in parts]
+    return replace(
+        found, per_class_standard_error=np.array(errors), per_class_interval=np.array(intervals)
     )
 
 

@@ -226,6 +226,8 @@ def assert_possible(answer, sample, options, context):
             assert 0 < values <= 1, f"{name} = {numbers}; {context}"
         if name == "interval":
             assert values[0] <= values[1], f"{name} = {numbers}; {context}"
+            limit = largest(sample.n_classes, options)
+            assert np.abs(values).max() <= limit, f"{name} = {numbers}, beyond {limit}; {context}"
         if name in ("value", "risk"):
             limit = largest(sample.n_classes, options)
             assert abs(values) <= limit, f"{name} = {numbers}, beyond {limit}; {context}"

@@ -1,10 +1,12 @@
 """The fuzzer at length: ``python tests/fuzz/run.py --calls 100000 --minutes 10``.
 
 Cases run in processes of their own, with a limit of memory, so that a crash of the interpreter is
-found too. Every case that fails is printed with its number, which repeats it.
+found too. Every run has cases of its own, from a number that is printed; every case that fails is
+printed with its number, which repeats it: ``--first NUMBER --calls 1``.
 """
 
 import argparse
+import random
 import subprocess
 import sys
 import tempfile
@@ -22,13 +24,16 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--calls", type=int, default=0, help="random calls of the library")
     parser.add_argument("--minutes", type=float, default=0, help="time for random bytes")
-    parser.add_argument("--first", type=int, default=0, help="the number of the first case")
+    parser.add_argument("--first", type=int, help="the number of the first case; random")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--chunk", nargs=3, metavar=("KIND", "FIRST", "N"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.chunk:
         kind, first, n = options.chunk
         return run_chunk(kind, int(first), int(n))
+    if options.first is None:
+        options.first = random.SystemRandom().randrange(10**9)
+    print(f"The first case is {options.first}.")
     total: Counter[str] = Counter()
     with ThreadPoolExecutor(options.workers) as pool:
         starts = range(options.first, options.first + options.calls, CHUNK)

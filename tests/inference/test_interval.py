@@ -241,3 +241,60 @@ def test_intervals_grow_with_confidence_and_shrink_with_samples():
     assert wide.standard_error == narrow.standard_error > 2 * many.standard_error
     assert "99% CI" in str(wide)
     assert wide.to_dict()["interval"] == list(wide.interval)
+
+
+@pytest.mark.parametrize("loss", ["l2", "kl"])
+@pytest.mark.parametrize("notion", ["binary", "top-label", "classwise", "canonical"])
+def test_intervals_stay_within_the_range_of_the_loss(notion, loss):
+    """Of predictions of 0 and 1 that are all wrong, and of others whose range is smaller."""
+    sure = np.eye(2 if notion == "binary" else 3)
+    y = np.roll(np.arange(len(sure)), 1)
+    one = -np.log(1e-9) if loss == "kl" else 1.0
+    most = {"binary": one, "top-label": one, "classwise": 2 * one, "canonical": 2.0}[notion]
+    most = one if (notion, loss) == ("canonical", "kl") else most
+    result = ra.calibration_error(y, sure, notion=notion, loss=loss, confidence=0.95)
+    assert 0 <= result.interval[0] <= result.interval[1] <= most * (1 + 1e-9)
+    assert result.upper_bound <= most * (1 + 1e-9)
+    if notion == "classwise":
+        assert result.per_class_interval.max() <= one * (1 + 1e-9)
+    assert result.interval[1] == pytest.approx(most) or notion == "canonical"
+    unsure = np.full_like(sure, 0.1 / (len(sure) - 1)) + (0.9 - 0.1 / (len(sure) - 1)) * sure
+    result = ra.calibration_error(y, unsure, notion=notion, loss=loss, confidence=0.95)
+    wrong = oracle_range(unsure, notion, loss)
+    assert result.interval[1] <= wrong * (1 + 1e-9)
+
+
+def oracle_range(f, notion, loss):
+    """The mean over rows of the largest divergence from a label to the prediction."""
+
+    def divergence(label, prediction):
+        if loss == "l2":
+            return sum((a - b) ** 2 for a, b in zip(label, prediction, strict=True))
+        return -np.log(prediction[int(np.argmax(label))])
+
+    def pair(p):
+        return [1 - p, p]
+
+    total = 0.0
+    for row in f:
+        found = []
+        for y in range(len(row)):
+            label = np.eye(len(row))[y]
+            if notion == "canonical":
+                found.append(divergence(label, row))
+            elif notion == "classwise":
+                parts = zip(label, row, strict=True)
+                found.append(sum(divergence(pair(a), pair(b)) for a, b in parts))
+            else:
+                p = row[1] if notion == "binary" else row.max()
+                found += [divergence(pair(a), pair(p)) for a in (0.0, 1.0)]
+        total += max(found) / (2 if loss == "l2" and notion != "canonical" else 1)
+    return total / len(f)
+
+
+def test_tiny_predictions_have_an_interval():
+    """Squares of slopes near 1e-316 have no inverse."""
+    for exponent in (-100, -158, -160, -320):
+        p = [1, 1, 10.0**exponent, 1, 1, 1, 1, 1]
+        result = ra.calibration_error([1, 1, 0, 1, 1, 1, 1, 1], p, confidence=0.95)
+        assert 0 <= result.interval[0] <= result.interval[1] < 1e-6

@@ -83,7 +83,8 @@ def test_the_covariance_is_that_over_all_label_sets():
     labels, probability = every_label_set(f)
     z = functions.T @ sums.of_sets(labels)  # (3, B)
     np.testing.assert_allclose(z @ probability, 0, atol=1e-12)
-    covariance = covariance_of(functions, sums.groups, f, weights)
+    covariance, least = covariance_of(functions, sums.groups, f, weights)
+    assert (least < 1e-9 * np.diag(covariance)).all()
     np.testing.assert_allclose(covariance, (z * probability) @ z.T, atol=1e-12)
 
 
@@ -185,3 +186,14 @@ def test_a_class_may_have_fewer_groups_than_others():
     f = np.abs(f) / np.abs(f).sum(axis=1, keepdims=True)
     assert groups_of(f[:, 2], GROUPS_PER_CLASS).max() < GROUPS_PER_CLASS
     assert np.isfinite(ByClass(f, np.ones(400)).statistics(draw_labels(f, 4, generator))).all()
+
+
+def test_certain_predictions_leave_no_variance_to_rounding():
+    """Labels are known: functions of them are constant, whatever the weights are."""
+    f = np.eye(2)[[1, 1, 1, 0, 1]]
+    weights = np.array([0.8469303104657786, 1.1702980235833178, 1.88626, 2.58648, 1.43491])
+    for scale in (1.0, 3.0):
+        top = OneProbability(f, scale * weights, f > 0.5, {1: "level", 2: "slope"}, "top label")
+        found = top.statistics(np.array([[1, 1, 0, 0, 1]]).T)
+        np.testing.assert_array_equal(found[:2], 0.0)
+        assert found[2] > scale  # the largest sum of residuals

@@ -19,8 +19,8 @@ from riskalign.equations.losses import LOSSES
 from riskalign.equations.problem import Problem
 from riskalign.equations.starts import STARTS, FittedStart
 from riskalign.methods import finer as module
-from riskalign.methods.finer import LevelEstimate, finer, levels, normal_score
-from riskalign.methods.residuals import Started, debiased
+from riskalign.methods.finer import STEPS, LevelEstimate, finer, levels, normal_score
+from riskalign.methods.residuals import debiased
 from riskalign.smoothing import Tuning
 
 CLOSE = {"rtol": 1e-9, "atol": 1e-11}
@@ -40,10 +40,9 @@ def problems_of(case, notion, loss):
     return NOTIONS[notion].problems(sample, LOSSES[loss])
 
 
-def level_of(problem, form):
-    started = Started.of(problem, STARTS["logistic"])
-    g = started.fit.at(problem.predictions)
-    return LevelEstimate.of(started, g, Knots.of(problem, g, form))
+def level_of(problem, form, n_steps=STEPS):
+    g = FittedStart.of(problem, STARTS["logistic"]).at(problem.predictions)
+    return LevelEstimate.of(problem, g, Knots.of(problem, g, form), n_steps)
 
 
 def forms_of(problems):
@@ -64,9 +63,10 @@ def many_knots(request, monkeypatch):
             monkeypatch.setattr(place, "OUTCOMES_EVERY", 0.5)
 
 
+@pytest.mark.parametrize("n_steps", [1, STEPS])
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", CASES)
-def test_a_level_is_that_of_plain_loops(name, form):
+def test_a_level_is_that_of_plain_loops(name, form, n_steps):
     case = CASES[name]
     y, f, weights = case.plain
     for notion in case.notions():
@@ -77,12 +77,12 @@ def test_a_level_is_that_of_plain_loops(name, form):
             for problem, plain in zip(
                 problems_of(case, notion, loss), oracle.problems(notion, f, y), strict=True
             ):
-                got = level_of(problem, CurveForm(*form))
-                terms, removed, R, dimension = oracle_finer.level(
-                    plain, weights, oracle.loss_of(loss, notion), "logistic", form, single
-                )
+                got = level_of(problem, CurveForm(*form), n_steps)
+                known = plain, weights, oracle.loss_of(loss, notion), "logistic", form, single
+                terms, removed, added, R, dimension = oracle_finer.level(*known, n_steps)
                 risk = np.array(terms) + got.refinement
                 np.testing.assert_allclose(got.left_out - got.refinement, removed, **CLOSE)
+                np.testing.assert_allclose(got.refinement - got.within, added, **CLOSE)
                 np.testing.assert_allclose(got.R, R, **CLOSE)
                 np.testing.assert_allclose(got.dimension, dimension, rtol=1e-9)
                 shown = problem.loss(problem.points)[np.arange(len(risk)), problem.labels]
@@ -168,12 +168,47 @@ def test_many_classes_have_shifts_before_curves():
     assert forms_of([uniform(150, 40)]) == []
 
 
+def discrete(places, n, seed=0):
+    """A calibrated problem whose predictions are drawn from a few places."""
+    rng = np.random.default_rng(seed)
+    p = rng.choice(places, n)
+    return Problem("p", p, (rng.random(n) < p) * 1, np.ones(n), LOSSES["l2"].binary)
+
+
 def test_few_distinct_predictions_have_a_knot_each():
-    rng = np.random.default_rng(0)
-    p = rng.choice(np.linspace(0.01, 0.99, 40), 1_000)
-    labels = (rng.random(1_000) < p) * 1
-    problem = Problem("p", p, labels, np.ones(1_000), LOSSES["l2"].binary)
+    problem = discrete(np.linspace(0.1, 0.9, 40), 3_000)
     assert forms_of([problem]) == [([12], True), ([24], True), ([40], True)]
+    assert forms_of([replace(problem, rounded=True)]) == [([12], True), ([24], True)]
+
+
+def test_distinct_predictions_of_few_samples_have_no_knots():
+    """Neither those that come rarely nor those whose rarer outcome is expected rarely."""
+    often = discrete(np.linspace(0.1, 0.9, 40), 3_000)
+    p = np.r_[often.predictions, np.linspace(0.405, 0.6, 30), np.full(60, 0.05)]
+    labels = np.r_[often.labels, np.arange(90) % 2]
+    problem = Problem("p", p, labels, np.ones(len(p)), often.loss)
+    g = p[:, None]
+    (knots,) = Knots.of(problem, g, CurveForm(24, per_class=True, every=True)).places
+    np.testing.assert_array_equal(knots, np.unique([*often.predictions, 0.05]))  # and both ends
+
+
+@pytest.mark.parametrize("n_steps", [1, STEPS])
+@pytest.mark.parametrize("loss", ["l2", "kl"])
+def test_the_error_of_a_calibrated_model_is_0_on_average(loss, n_steps):
+    """At 60 distinct predictions of 8 samples each, whose leverage is a ninth."""
+    p = np.repeat(np.linspace(0.3, 0.7, 60), 8)
+    rng, found, added = np.random.default_rng(4), [], []
+    problem = Problem("p", p, (p > 1) * 1, np.ones(len(p)), LOSSES[loss].binary)
+    knots = Knots(CurveForm(24, per_class=True, every=True), [np.unique(p)])
+    for _ in range(300):
+        drawn = replace(problem, labels=(rng.random(len(p)) < p) * 1)
+        level = LevelEstimate.of(drawn, p[:, None], knots, n_steps)
+        risk = drawn.loss(drawn.points)[np.arange(len(p)), drawn.labels]
+        found.append(np.mean(risk - level.refinement))
+        added.append(np.mean(level.refinement - level.within))
+    # The mean of left out and let in, with equal weights, would err by 0.17 of what noise adds.
+    assert abs(np.mean(found)) < 0.05 * np.mean(added)
+    assert np.std(found) / len(found) ** 0.5 < 0.015 * np.mean(added)
 
 
 def test_rare_classes_have_few_knots():

@@ -246,6 +246,18 @@ class TestBeyondTheLimit:
             assert found.risk == pytest.approx(whole.risk, rel=1e-3)
             assert found.n_samples == 4000
 
+    @pytest.mark.parametrize(("n_classes", "concentration"), [(2, 20), (2, 2000), (20, 50)])
+    def test_many_rows_in_few_cells(self, n_classes, concentration):
+        """Labels of a cell are not told apart by where in the cell their rows lie."""
+        rng = np.random.default_rng(8)
+        p = rng.dirichlet(np.full(n_classes, float(concentration)), 8000)
+        y = (np.cumsum(p, axis=1)[:, :-1] < rng.random((8000, 1))).sum(axis=1)
+        whole = ra.calibration_error(y, p, confidence=0.95)
+        sketch = ra.CalibrationSketch(classes=n_classes, exact_limit=0).update(y, p)
+        found = sketch.calibration_error()
+        assert abs(found.value - whole.value) < 0.05 * whole.standard_error
+        assert abs(found.value) < 4 * whole.standard_error
+
     @pytest.mark.parametrize(
         ("estimator", "bandwidth"), [("plugin", 0.01), ("cross", 0.1), ("debiased", 0.05)]
     )

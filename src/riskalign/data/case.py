@@ -147,10 +147,11 @@ def _of_cells(problem: Problem, atoms: Atoms) -> Problem:
     totals = atoms.totals[used]
     return replace(
         problem,
-        predictions=atoms.locations[used],
+        predictions=atoms.shared_locations[used],
         labels=atoms.labels[used].astype(np.int8),
         weights=totals,
         sample_weights=atoms.squares[used] / totals,
+        rounded=atoms.side_by_side,
     )
 
 

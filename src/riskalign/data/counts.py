@@ -36,7 +36,7 @@ class Atoms:
 
     Attributes
     ----------
-    locations : the mean of each cell's members
+    locations : the mean of each cell's members of that label
     labels : 0 or 1
     slots : of `Cells`
     counts : number of rows
@@ -50,6 +50,29 @@ class Atoms:
     counts: Integers
     totals: FloatArray
     squares: FloatArray
+
+    @property
+    def shared_locations(self) -> FloatArray:
+        """The mean of each cell's members of both labels.
+
+        Where predictions are the points of a curve, two points for a cell would tell its labels
+        apart.
+        """
+        distinct, cell = np.unique(self.slots, return_inverse=True)
+        mass, moment = (
+            np.bincount(cell, each, len(distinct))
+            for each in (self.totals, self.totals * self.locations)
+        )
+        means = np.divide(moment, mass, out=np.zeros(len(mass)), where=mass > 0)
+        return np.clip(means, 0.0, 1.0)[cell]
+
+    @property
+    def side_by_side(self) -> bool:
+        """Whether most rows lie in cells with neighbours: few distinct scores lie apart."""
+        slots, cell = np.unique(self.slots, return_inverse=True)
+        apart = np.diff(slots) > 1
+        alone = np.r_[True, apart] & np.r_[apart, True]
+        return bool(2 * self.counts[alone[cell]].sum() < self.counts.sum())
 
 
 class CellCounts:

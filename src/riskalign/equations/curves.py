@@ -12,7 +12,16 @@ row i, r = y - g and V_i the variance of a label drawn from g_i, the parameters 
     theta = F^-1 S,    S = sum_i w_i J_i' r_i,    F = sum_i w_i J_i' V_i J_i + prior.
 
 A sample leaves the fit by F^-1 J_i' r_i: its part in a sum, so that what is left has no part in
-its own noise.
+its own noise. The noise of the fit raises the loss of the sample that is left out and lowers that
+of the sample that is let in. With h the leverage of the sample, u = w_i J_i F^-1 J_i' r_i what it
+does to its own logits, and s the share of its information that the prior leaves,
+
+    h = u' V u / r' u,    s = 1 - prior |F^-1 J_i' r_i|^2 w_i / r' u,
+
+squared residuals r + u - (what all labels do) and r - (the same) are on average 1 - h^2 + h s and
+1 - 2 h + h s times the variance of a label. Their mean with the weights a and 1 - a is free of the
+noise for a = (2 - s) / (2 - h). After a second step g holds the labels already, and so do the
+residuals r: they are smaller by the second of these factors, and a = (2 - s) / (2 + h) over it.
 """
 
 from __future__ import annotations
@@ -24,14 +33,14 @@ from functools import cached_property
 import numpy as np
 from scipy.special import expit, softmax
 
-from riskalign.equations.arrays import FloatArray, IntArray, floored_log
+from riskalign.equations.arrays import FloatArray, IntArray, floored_log, row_dot
 from riskalign.equations.problem import Problem
 from riskalign.equations.simplex import log_odds, on_simplex
 from riskalign.equations.starts import FARTHEST, NOISE, PRIOR
 
 OUTCOMES, OUTCOMES_EVERY = 8, 4
-"""Outcomes per knot, at least, of which a class or the rest has fewer; the second where each
-distinct probability is a knot. From fewer the noise of a curve is not taken out well."""
+"""Outcomes per knot, at least, of which a class or the rest has fewer: on average, and at each
+distinct probability that is a knot. From fewer the noise of a curve is not taken out well."""
 
 ROUNDING = 1e-6
 """Predictions that differ by less, relative to their distance from 0 and 1, count as equal: the
@@ -51,7 +60,7 @@ class CurveForm:
     ----------
     knots : of a curve, at most; 0 for no curve
     per_class : whether each class has its own curve
-    every : whether each distinct probability is a knot, in classes with outcomes enough for that
+    every : whether each distinct probability with outcomes enough is a knot, if these are more
     """
 
     knots: int
@@ -84,11 +93,11 @@ class Knots:
             return cls(form, [])
         x, w = Problem.free(problem.predictions), problem.weights
         mass = w[:, None] * np.sqrt(np.maximum(g * (1 - g), 1e-12))
-        rarer = w @ np.minimum(g, 1 - g) / problem.mean_weight  # (d,)
+        rarer = w[:, None] * np.minimum(g, 1 - g) / problem.mean_weight  # (n, d)
         if form.per_class:
-            columns = zip(x.T, mass.T, rarer.tolist(), strict=True)
-            return cls(form, [_knots(own, by, count, form) for own, by, count in columns])
-        return cls(form, [_knots(x.ravel(), mass.ravel(), float(rarer.sum()), form)])
+            columns = zip(x.T, mass.T, rarer.T, strict=True)
+            return cls(form, [_knots(*each, form) for each in columns])
+        return cls(form, [_knots(x.ravel(), mass.ravel(), rarer.ravel(), form)])
 
     def of_class(self, k: int) -> FloatArray:
         """The knots of class k; none if there is no curve."""
@@ -107,29 +116,36 @@ class Knots:
         return sum(map(len, self.places))
 
 
-def _knots(x: FloatArray, mass: FloatArray, outcomes: float, form: CurveForm) -> FloatArray:
-    """Quantiles of x by mass, without repetitions; the smallest and the largest x among them."""
+def _knots(x: FloatArray, mass: FloatArray, rarer: FloatArray, form: CurveForm) -> FloatArray:
+    """Quantiles of x by mass, without repetitions; the smallest and the largest x among them.
+
+    `rarer` are expected numbers of the rarer outcome, row by row.
+    """
     order = np.argsort(x, kind="stable")
     ordered = x[order]
-    distinct = apart(ordered)
-    if form.every and OUTCOMES_EVERY * len(distinct) <= outcomes:
-        return distinct
-    count = max(min(form.knots, int(outcomes / OUTCOMES)), 1)
+    begins = apart(ordered)
+    distinct = ordered[begins]
+    count = max(min(form.knots, int(rarer.sum() / OUTCOMES)), 1)
     if len(distinct) <= count:
         return distinct
+    if form.every:
+        often = np.add.reduceat(rarer[order], begins) >= OUTCOMES_EVERY
+        if often.sum() > count:
+            often[[0, -1]] = True
+            return distinct[often]
     if count == 1:
         return ordered[:1]
     share = np.cumsum(mass[order])
     wanted = np.searchsorted(share, np.linspace(share[0], share[-1], count))
-    places = ordered[np.minimum(wanted, len(x) - 1)]
-    return apart(np.unique(np.r_[ordered[0], places, ordered[-1]]))
+    places = np.unique(np.r_[ordered[0], ordered[np.minimum(wanted, len(x) - 1)], ordered[-1]])
+    return places[apart(places)]
 
 
-def apart(ordered: FloatArray) -> FloatArray:
-    """The first of each run of numbers in order that differ by rounding alone."""
+def apart(ordered: FloatArray) -> IntArray:
+    """Where runs of numbers begin that differ by rounding alone, of numbers in order."""
     before, after = ordered[:-1], ordered[1:]
     differ = after - before > ROUNDING * after * (1 - before)
-    return ordered[np.r_[True, differ]]
+    return np.flatnonzero(np.r_[True, differ])
 
 
 def hats(x: FloatArray, knots: FloatArray) -> FloatArray:
@@ -235,41 +251,80 @@ class CurveStep:
     Attributes
     ----------
     features : J
-    g : the fitted start ``(n, d)``
+    g : where it begins ``(n, d)``: the fitted start, or where the step before it led
     variance : F^-1, ``(p, p)``
-    dimension : the effective number of parameters: what the prior leaves free
+    prior : what the prior adds to the information of each parameter
+    second : whether there was a step before
     """
 
     features: Features
     g: FloatArray
     variance: FloatArray
-    dimension: float
+    prior: float
+    second: bool = False
 
     @classmethod
-    def of(cls, features: Features, g: FloatArray, weights: FloatArray, unit: float) -> CurveStep:
-        """From the start at the rows, their weights, and the mean weight of a sample."""
+    def of(
+        cls,
+        features: Features,
+        g: FloatArray,
+        weights: FloatArray,
+        unit: float,
+        *,
+        second: bool = False,
+    ) -> CurveStep:
+        """From where it begins at the rows, their weights, and the mean weight of a sample."""
         prior = PRIOR * unit
         information = features.information(g, weights)
         variance = np.linalg.inv(information + prior * np.eye(len(information)))
-        dimension = len(variance) - prior * float(np.trace(variance))
-        return cls(features, g, variance.astype(np.float64, copy=False), dimension)
+        return cls(features, g, variance.astype(np.float64, copy=False), prior, second)
+
+    @property
+    def dimension(self) -> float:
+        """The effective number of parameters; see `effective_parameters`."""
+        return effective_parameters(self.variance, self.prior)
 
     def left_out_and_let_in(
-        self, total: FloatArray, own: FloatArray
-    ) -> tuple[FloatArray, FloatArray]:
-        """R ``(n, K)`` without each row's sample, and with it.
+        self, total: FloatArray, residuals: FloatArray, units: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """R ``(n, K)`` without each row's sample, with it, and the weight ``(n,)`` of the first.
 
-        `total` is S, ``(p,)``; `own` is what the sample of each row adds to it, ``(n, p)``.
+        `total` is S, ``(p,)``; residuals ``(n, d)`` and weights ``(n,)`` are those of one sample
+        of each row.
         """
         let_in = self.features.logits(self.variance @ total)
+        own = units[:, None] * self.features.scores(residuals)
         moved = np.clip(own @ self.variance, -FARTHEST, FARTHEST)
-        left_out = tilted(self.g, let_in - self.features.logits(moved))
-        return left_out, tilted(self.g, let_in)
+        u = self.features.logits(moved)
+        left_out = tilted(self.g, let_in - u)
+        return left_out, tilted(self.g, let_in), self._share(residuals, u, moved, units)
+
+    def _share(
+        self, residuals: FloatArray, u: FloatArray, moved: FloatArray, units: FloatArray
+    ) -> FloatArray:
+        """The weight a of the sample that is left out, ``(n,)``."""
+        along = row_dot(residuals, u)
+
+        def over(values: FloatArray, below: FloatArray) -> FloatArray:
+            ratio = np.divide(values, below, out=np.zeros(len(below)), where=below > 0)
+            return np.clip(ratio, 0.0, 1.0)
+
+        h = over(row_dot(self.g, u**2) - row_dot(self.g, u) ** 2, along)
+        taken = over(self.prior * row_dot(moved, moved), units * along)  # 1 - s
+        if not self.second:
+            return np.minimum((1 + taken) / (2 - h), 1.0)
+        return np.minimum((1 + taken) / ((2 + h) * (1 - h - h * taken)), 1.0)
 
     def at(self, points: FloatArray, g: FloatArray, total: FloatArray) -> FloatArray:
-        """R ``(m, K)`` at points ``(m,)`` or ``(m, K)`` where the start is g ``(m, d)``."""
-        features = Features(points, self.features.knots)
-        return tilted(g, features.logits(self.variance @ total))
+        """Where the step leads ``(m, d)`` from g ``(m, d)`` at points ``(m,)`` or ``(m, K)``."""
+        own = points is self.features.predictions
+        features = self.features if own else Features(points, self.features.knots)
+        return tilted(g, features.logits(self.variance @ total))[:, -g.shape[1] :]
+
+
+def effective_parameters(variance: FloatArray, prior: float) -> float:
+    """tr(1 - (prior F^-1)^2): noise of p free parameters lowers a loss in proportion to this."""
+    return len(variance) - prior**2 * float(np.sum(variance**2))
 
 
 def tilted(g: FloatArray, tilt: FloatArray) -> FloatArray:

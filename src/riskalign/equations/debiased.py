@@ -26,6 +26,9 @@ from riskalign.equations.simplex import KEPT_SHARE, mirrored
 from riskalign.equations.starts import moved, scores
 from riskalign.equations.terms import risk_of
 
+TINIEST = 1e-290
+"""Sums of squared slopes below this one are 0."""
+
 UNSEEN = 1e-10
 """Directions of the parameters whose slopes have less than this share of the largest do not move g,
 such as one shift for all classes. What their slopes show is rounding, and is not divided by itself.
@@ -97,6 +100,11 @@ def _left(size: FloatArray, seen: FloatArray, root: FloatArray, inverse: FloatAr
     `root` is that of the information, root root' = V^-1, and `inverse` is inverse' root = 1: in
     the coordinates root' theta the parameters are independent, with variance 1.
     """
+    # Slopes of predictions near 0 are tiny: their squares may have no inverse that is a number.
+    largest = np.abs(size).max(axis=(-1, -2), keepdims=True, initial=0.0)
+    known = largest > TINIEST
+    unit = np.where(known, largest, 1.0)
+    size, seen = (np.where(known, each / unit, 0.0) for each in (size, seen))
     overlap = np.linalg.pinv(size, rcond=UNSEEN, hermitian=True) @ seen
     axes, shares, _ = np.linalg.svd(_turned(root) @ overlap @ inverse)
     kept = 1.0 - np.minimum(shares, 1.0) ** 2

@@ -28,6 +28,7 @@ class Problem:
     sample_weights : (n,), weight of one sample of each row; by default that of the row
     known_mean_weight : mean weight of the samples, where the rows do not tell it (nodes)
     nodes : (n,), the node that each row is, where rows are nodes
+    rounded : whether rows are cells of predictions that are not equal
     """
 
     name: str
@@ -38,6 +39,7 @@ class Problem:
     sample_weights: FloatArray | None = None
     known_mean_weight: float | None = None
     nodes: IntArray | None = None
+    rounded: bool = False
 
     @property
     def n_classes(self) -> int:

@@ -29,7 +29,7 @@ from riskalign.data.notions import CLASSWISE
 from riskalign.equations.kernels import Kernel
 from riskalign.equations.losses import KL, L2
 from riskalign.equations.problem import Problem
-from riskalign.inference.interval import Chance
+from riskalign.inference.interval import Chance, within_range
 from riskalign.inference.null import Model
 from riskalign.methods.residuals import debiased
 from riskalign.smoothing import TINY, Tuning, choose_smoother, condensed
@@ -51,8 +51,10 @@ def upper_bound(
         problems = each.problems(case.sample, case.loss)
         classwise = replace(case, notion=each, problems=problems, complete=True)
         by_class = replace(model, notion=each, tunings=tunings, mixtures=())
-        return interval[1] + _fine_end(classwise, by_class, confidence, seed)
-    return max(interval[1], _fine_end(case, model, confidence, seed))
+        bound = interval[1] + _fine_end(classwise, by_class, confidence, seed)
+    else:
+        bound = max(interval[1], _fine_end(case, model, confidence, seed))
+    return within_range((0.0, bound), model.problems, model.sample.weights)[1]
 
 
 def _fine_end(case: Case, model: Model, confidence: float, seed: int) -> float:

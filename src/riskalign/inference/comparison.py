@@ -16,7 +16,7 @@ from riskalign.display.notebook import framed
 from riskalign.display.numbers import shortened
 from riskalign.display.table import Row, text_rows, wrapped
 from riskalign.equations.arrays import FloatArray
-from riskalign.inference.interval import paired_error
+from riskalign.inference.interval import paired_error, within_range
 from riskalign.inference.null import Model
 from riskalign.results import CalibrationResult
 
@@ -141,10 +141,12 @@ def compared(
     if difference != 0:
         error = max(error, _least_error(difference, int(np.count_nonzero(weights))))
     reach = float(ndtri((1 + confidence) / 2)) * error
+    _, above = within_range((0.0, reach + difference), models[0].problems, sample.weights)
+    _, below = within_range((0.0, reach - difference), models[1].problems, sample.weights)
     return Comparison(
         difference=difference,
         standard_error=error,
-        interval=(difference - reach, difference + reach),
+        interval=(-below, above),
         confidence=confidence,
         p_value=1.0 if difference == 0 else float(2 * ndtr(-abs(difference) / error)),
         values=(first, second),

@@ -30,6 +30,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtri
 
 from riskalign.equations.arrays import FloatArray
+from riskalign.equations.problem import Problem
 from riskalign.inference.null import (
     ROWS,
     Model,
@@ -123,6 +124,29 @@ class Chance:
     def skewness(self) -> float:
         """Of the smoother's noise; at most that of one square."""
         return min(2 * self.noise**0.5 / self.removed, 8**0.5) if self.removed > 0 else 8**0.5
+
+
+def within_range(
+    ends: tuple[float, float], problems: Sequence[Problem], weights: FloatArray
+) -> tuple[float, float]:
+    """The ends of an interval, at most the largest error that the predictions could have.
+
+    Errors are convex in R, and largest where all labels of a row are alike. Of the problems of
+    several classes one comes true, and the others do not.
+    """
+    low, high = ends
+    loss, n_classes = problems[0].loss, problems[0].n_classes
+    corners = np.diag(loss(np.eye(n_classes)))
+    even = loss(np.full((1, n_classes), 1 / n_classes))
+    if high <= (even - corners).max():  # no prediction has a smaller range than probabilities 1/K
+        return ends
+    without, rise = np.zeros(len(weights)), np.full(len(weights), -np.inf)
+    for problem in problems:
+        errors = loss(problem.points) - corners  # (n, K), where all labels are k
+        without += errors[:, 0]
+        rise = np.maximum(rise, (errors - errors[:, :1]).max(axis=1))
+    most = float(weights @ (without + rise) / weights.sum())
+    return min(low, most), min(high, most)
 
 
 def variance_of_gain(estimate: Debiased) -> FloatArray:

@@ -81,6 +81,11 @@ class Model:
     tunings: Sequence[WeightedTunings]
     mixtures: Sequence[Mixture] = ()
 
+    @property
+    def problems(self) -> list[Problem]:
+        """The problems of all rows."""
+        return self.notion.problems(self.sample, self.loss)
+
     def truth(self, rows: IntArray) -> FloatArray:
         """What labels are drawn from: the predictions of some rows at their start, ``(m, K)``.
 
@@ -250,12 +255,12 @@ class NullWorld:
         step = CurveStep.of(features, self._g, self.problem.weights, self.problem.mean_weight)
         found = np.empty(self.outcomes.shape)
         for b, labels in enumerate(self.outcomes.T):
-            scores = features.scores(self.labels[:, b] - self._g)
-            own = self.problem.units[:, None] * scores
-            pair = step.left_out_and_let_in(self.problem.weights @ scores, own)
+            residuals = self.labels[:, b] - self._g
+            total = self.problem.weights @ features.scores(residuals)
+            *pair, a = step.left_out_and_let_in(total, residuals, self.problem.units)
             points = (on_simplex(self.truth), *pair)
             risk, left_out, within = (risk_of(self.problem.loss, labels, each) for each in points)
-            found[:, b] = risk - (left_out + within) / 2
+            found[:, b] = risk - a * left_out - (1 - a) * within
         return found
 
     def _errors(self, q: FloatArray, s: FloatArray, shift: FloatArray | None) -> FloatArray:

@@ -32,8 +32,11 @@ from riskalign.equations.simplex import log_odds
 GROUPS, GROUPS_PER_CLASS = 256, 32
 """Groups of predictions: eight for each half wave of the finest cosine, four for each class's."""
 
-DEPENDENT = 1e-9
+DEPENDENT = 1e-6
 """Share of a function's variance below which it is a combination of the coarser ones."""
+
+ROUNDING = 1e-13
+"""Share of a function's second moment below which its variance may be rounding."""
 
 MOST_CROSSED = 100
 """Classes up to which the residuals of each are related to the predictions of every other."""
@@ -70,11 +73,13 @@ def functions_of(p: FloatArray, groups: IntArray, n_functions: int) -> FloatArra
     return np.column_stack([np.ones(n_groups), slope, cosines])[:, :n_functions]
 
 
-def uncorrelated(covariance: FloatArray) -> FloatArray:
+def uncorrelated(covariance: FloatArray, least: FloatArray | float = 0.0) -> FloatArray:
     """A lower triangular A with A C A' = 1, by Gram and Schmidt, for matrices ``(..., J, J)``.
 
-    Rows of functions that are combinations of earlier ones are 0.
+    Rows of functions that are combinations of earlier ones are 0, and of those whose variance is
+    not above the `least`, ``(..., J)``.
     """
+    least = np.broadcast_to(least, covariance.shape[:-1])
     A = np.zeros_like(covariance)
     identity = np.eye(covariance.shape[-1])
     for j, unit in enumerate(identity):
@@ -84,8 +89,7 @@ def uncorrelated(covariance: FloatArray) -> FloatArray:
             overlap = np.einsum("...ij,...jk,...k->...i", earlier, covariance, row)
             row -= np.einsum("...i,...ij->...j", overlap, earlier)
         variance = np.einsum("...j,...jk,...k->...", row, covariance, row)
-        own = covariance[..., j, j]
-        keeps = variance > DEPENDENT * own
+        keeps = variance > np.maximum(DEPENDENT * covariance[..., j, j], least[..., j])
         scale = np.where(keeps, 1 / np.sqrt(np.where(keeps, variance, 1.0)), 0.0)
         A[..., j, :] = scale[..., None] * row
     return A
@@ -128,10 +132,11 @@ class GroupSums:
 
 def covariance_of(
     functions: FloatArray, groups: IntArray, f: FloatArray, weights: FloatArray
-) -> FloatArray:
+) -> tuple[FloatArray, FloatArray]:
     """The covariance of sum_g t(g) D_g if labels are drawn from f, ``(J, J)``.
 
-    A row's label falls into one group, so that it adds E[t t'] - E[t] E[t]'.
+    A row's label falls into one group, so that it adds E[t t'] - E[t] E[t]'. The second array are
+    the variances ``(J,)`` that rounding may leave of this difference.
     """
     n, n_classes = f.shape
     ends = np.arange(n + 1) * n_classes
@@ -139,7 +144,8 @@ def covariance_of(
     share = csr_array((f.ravel(), groups.ravel(), ends), shape=shape)[:, : len(functions)]
     mean = (share @ functions) * weights[:, None]
     mass = share.T @ weights**2
-    return (functions * mass[:, None]).T @ functions - mean.T @ mean
+    moments = (functions * mass[:, None]).T @ functions
+    return moments - mean.T @ mean, ROUNDING * np.diag(moments)
 
 
 class Smooth:
@@ -153,9 +159,9 @@ class Smooth:
         numbers: Sequence[int],
         names: Sequence[str],
     ) -> None:
-        covariance = covariance_of(functions, sums.groups, f, sums.weights)
+        covariance, least = covariance_of(functions, sums.groups, f, sums.weights)
         self._sums, self._numbers, self.names = sums, np.array(numbers), names
-        self._functions = uncorrelated(covariance) @ functions.T  # (J, M)
+        self._functions = uncorrelated(covariance, least) @ functions.T  # (J, M)
 
     def statistics(self, labels: IntArray) -> FloatArray:
         """See `View`."""

@@ -28,8 +28,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from riskalign.equations.arrays import FloatArray, row_dot
-from riskalign.equations.curves import CurveForm, CurveStep, Features, Knots
+from riskalign.equations.curves import (
+    CurveForm,
+    CurveStep,
+    Features,
+    Knots,
+    effective_parameters,
+)
 from riskalign.equations.problem import Problem
+from riskalign.equations.simplex import on_simplex
 from riskalign.equations.starts import PRIOR, SHIFTED
 from riskalign.equations.terms import risk_of
 from riskalign.methods.residuals import Debiased, Started
@@ -42,6 +49,10 @@ FEWEST_KNOTS = 4
 
 SAMPLES_PER_PARAMETER = 4
 """Samples per parameter of a level, at least."""
+
+STEPS = 2
+"""Newton steps to a level that shows anything after the first. A single one errs where the curve
+is far from the start: it takes a tenth to a quarter from the error of `datasets.ties`."""
 
 MOST_PARAMETERS = 1_200
 """Of a level: each costs a column of scores, and all together a matrix that is inverted."""
@@ -63,6 +74,7 @@ class LevelEstimate:
     R : (n, K), each row's sample left out
     left_out : (n,), <y, l(R)>
     refinement : (n,), the same without the noise of R
+    within : (n,), <y, l(R)> of R with each row's sample
     dimension : effective number of parameters
     knots : of the curves
     """
@@ -70,25 +82,37 @@ class LevelEstimate:
     R: FloatArray
     left_out: FloatArray
     refinement: FloatArray
+    within: FloatArray
     dimension: float
     knots: Knots
 
     @classmethod
-    def of(cls, started: Started, g: FloatArray, knots: Knots) -> LevelEstimate:
+    def of(cls, problem: Problem, g: FloatArray, knots: Knots, n_steps: int) -> LevelEstimate:
         """The estimate by a fitted start g ``(n, d)`` with curves."""
-        problem = started.problem
-        step, total = step_of(problem, g, knots)
-        own = problem.units[:, None] * step.features.scores(started.residuals)
-        R, let_in = step.left_out_and_let_in(total, own)
+        step, total = steps_of(problem, g, knots, n_steps)[-1]
+        residuals = problem.columns() - step.g
+        R, let_in, a = step.left_out_and_let_in(total, residuals, problem.units)
         left_out, within = (risk_of(problem.loss, problem.labels, each) for each in (R, let_in))
-        return cls(R, left_out, (left_out + within) / 2, step.dimension, knots)
+        refinement = a * left_out + (1 - a) * within
+        return cls(R, left_out, refinement, within, step.dimension, knots)
 
 
-def step_of(problem: Problem, g: FloatArray, knots: Knots) -> tuple[CurveStep, FloatArray]:
-    """The step from a start g ``(n, d)`` to one with curves, and the scores ``(p,)``."""
+def steps_of(
+    problem: Problem, g: FloatArray, knots: Knots, n_steps: int = STEPS
+) -> list[tuple[CurveStep, FloatArray]]:
+    """Newton steps from a start g ``(n, d)`` to one with curves, with the scores ``(p,)``."""
     features = Features(problem.predictions, knots)
-    step = CurveStep.of(features, g, problem.weights, problem.mean_weight)
-    return step, problem.weights @ features.scores(problem.columns() - g)
+    theta: FloatArray = np.zeros(features.n_parameters)
+    steps: list[tuple[CurveStep, FloatArray]] = []
+    for _ in range(n_steps):
+        if steps:
+            step, total = steps[-1]
+            theta = theta + step.variance @ total
+            g = step.at(problem.predictions, g, total)
+        step = CurveStep.of(features, g, problem.weights, problem.mean_weight, second=bool(steps))
+        scores = problem.weights @ features.scores(problem.columns() - g)
+        steps.append((step, scores - PRIOR * problem.mean_weight * theta))
+    return steps
 
 
 def mixed_at(estimate: Debiased, points: FloatArray, by_kernels: FloatArray) -> FloatArray:
@@ -97,8 +121,10 @@ def mixed_at(estimate: Debiased, points: FloatArray, by_kernels: FloatArray) -> 
     for knots, share in estimate.mixture.levels:
         assert estimate.started is not None
         problem, fit = estimate.started.problem, estimate.started.fit
-        step, total = step_of(problem, fit.at(problem.predictions), knots)
-        R += share * step.at(points, fit.at(points), total)
+        g = fit.at(points)
+        for step, total in steps_of(problem, fit.at(problem.predictions), knots):
+            g = step.at(points, g, total)
+        R += share * (on_simplex(g[:, 0]) if problem.one_dimensional else g)
     return R
 
 
@@ -123,7 +149,7 @@ def levels(problems: Sequence[Problem], g: Sequence[FloatArray]) -> list[list[Kn
 def _forms(problem: Problem) -> list[CurveForm]:
     """The kinds of curves that are tried."""
     own = [CurveForm(knots, per_class=True) for knots in KNOTS]
-    if problem.nodes is None:  # nodes are few whatever the predictions are
+    if problem.nodes is None and not problem.rounded:  # nodes and cells are no single predictions
         own.append(CurveForm(KNOTS[-1], per_class=True, every=True))
     if problem.n_classes == 2:
         return own
@@ -150,15 +176,19 @@ def finer(estimates: Sequence[Debiased]) -> list[Debiased]:
     before = sum(_dimension(each) for each in known)
     ends = {gate: np.array([each.mean(each.terms) for each in current]) for gate in (SURE, FEARED)}
     for knots in levels(problems, g):
-        found = [LevelEstimate.of(*each) for each in zip(known, g, knots, strict=True)]
-        pairs = list(zip(current, found, strict=True))
-        values = np.array([one.mean(one.risk - each.refinement) for one, each in pairs])
-        removed = sum(one.mean(each.left_out - each.refinement) for one, each in pairs)
-        chance = Chances(removed, sum(each.dimension for each in found), before)
         believed = sum(each.mean(each.terms) for each in current)
+        for n_steps in (1, STEPS):
+            parts = zip(problems, g, knots, strict=True)
+            found = [LevelEstimate.of(*part, n_steps) for part in parts]
+            pairs = list(zip(current, found, strict=True))
+            values = np.array([one.mean(one.risk - level.refinement) for one, level in pairs])
+            if values.sum() <= believed:
+                break
+        added = sum(one.mean(level.refinement - level.within) for one, level in pairs)
+        chance = Chances(added, sum(each.dimension for each in found), before)
         share = chance.share(float(values.sum()) - believed, BELIEVED)
         if share > 0:
-            current = [_mixed(one, each, share) for one, each in pairs]
+            current = [_mixed(one, level, share) for one, level in pairs]
         for gate, own in ends.items():
             ends[gate] = own + chance.share(float((values - own).sum()), gate) * (values - own)
     values = np.array([each.mean(each.terms) for each in current])
@@ -174,8 +204,8 @@ def _positive(parts: FloatArray) -> list[float]:
 
 def _dimension(started: Started) -> float:
     """The effective number of parameters of a start."""
-    variance = np.linalg.inv(started.fit.information)
-    return len(variance) - PRIOR * started.problem.mean_weight * float(np.trace(variance))
+    variance: FloatArray = np.linalg.inv(started.fit.information).astype(np.float64, copy=False)
+    return effective_parameters(variance, PRIOR * started.problem.mean_weight)
 
 
 @dataclass(frozen=True)
@@ -184,21 +214,21 @@ class Chances:
 
     Attributes
     ----------
-    removed : what its noise had taken from the estimate, on average
+    added : what its noise would add to the estimate, on average
     dimension : its effective number of parameters
     before : that of the start
     """
 
-    removed: float
+    added: float
     dimension: float
     before: float
 
     def share(self, above: float, ends: tuple[float, float]) -> float:
         """omega, of a level that is above by so much; from 0 to 1 between two normal scores."""
         more = self.dimension - self.before
-        if more < 1 or self.removed <= 0:
+        if more < 1 or self.added <= 0:
             return 0.0
-        score = normal_score(above / (self.removed / self.dimension), more)
+        score = normal_score(above / (self.added / self.dimension), more)
         t = min(max((score - ends[0]) / (ends[1] - ends[0]), 0.0), 1.0)
         return t * t * (3 - 2 * t)
 
