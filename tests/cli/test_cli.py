@@ -182,14 +182,16 @@ class TestReport:
         assert batches["value"] == pytest.approx(held["value"], rel=0.1)
 
     @pytest.mark.parametrize(
-        ("limit", "code"), [("0", 1), ("-1", 1), ("0.001", 1), ("0.9", 0), ("1e9", 0)]
+        ("limit", "code"),
+        [("0raw", 1), ("-1raw", 1), ("0.001raw", 1), ("0.9raw", 0), ("1e9raw", 0), ("0pts", 1)],
     )
     def test_fail_above(self, run, file, limit, code, tmp_path):
         found, out, _ = run(
             "report", file, *FAST, f"--fail-above={limit}", "--json", tmp_path / "a.json"
         )
         assert found == code
-        assert f"--fail-above {float(limit):g}" in out
+        unit = "raw" if "raw" in limit else "pts"
+        assert f"--fail-above {float(limit.removesuffix(unit)):g}{unit}" in out
         assert (tmp_path / "a.json").exists()
 
     @pytest.mark.parametrize(
@@ -223,12 +225,66 @@ class TestReport:
         assert run(*options)[0] == 0
         assert run(*options, "--upper")[0] == 1
 
+    @pytest.mark.parametrize("limit", ["3", "0.05", "0"])
+    def test_a_limit_without_a_unit_is_refused(self, run, file, limit):
+        code, _, err = run("report", file, *FAST, "--fail-above", limit)
+        assert code == 2
+        assert f"Write {limit}pts for percentage points, or {limit}raw" in one_line(err)
+
+    def test_the_ece_has_no_upper_end(self, run, file):
+        gate = ("--fail-above", "3pts", "--metric", "ece", "--upper")
+        code, out, err = run("report", file, *FAST, *gate)
+        assert (code, out) == (2, "")
+        assert "the ECE has none" in one_line(err)
+
+    def test_percentages_are_told(self, run, three, tmp_path):
+        path = tmp_path / "percent.npz"
+        for f in (100 * three.y_prob, 99.5 * three.y_prob[:, 1]):
+            np.savez(path, labels=three.y_true.clip(0, 1), probs=f)
+            if f.ndim == 2:
+                np.savez(path, labels=three.y_true, probs=f)
+            code, _, err = run("report", path, *FAST)
+            assert code == 2
+            assert f"error: {path}: " in one_line(err)
+            assert "They look like percentages: divide them by 100." in err
+            assert "--logits" not in err
+
+    def test_a_score_of_one_class_alone(self, run, tmp_path):
+        path = tmp_path / "top1.jsonl"
+        row = {"label": "a", "prediction": [{"label": "a", "score": 0.9}]}
+        path.write_text(f"{json.dumps(row)}\n" * 30)
+        code, _, err = run("report", path, *FAST)
+        assert code == 2
+        assert "'prediction' holds the score of one class; those of all" in one_line(err)
+
+    @pytest.mark.parametrize("columns", [1, 2, 3])
+    def test_predicted_classes_are_told(self, run, tmp_path, columns):
+        rng = np.random.default_rng(0)
+        y, guess = rng.integers(0, max(columns, 2), (2, 60))
+        hard = guess.astype(float) if columns == 1 else np.eye(columns)[guess]
+        np.savez(tmp_path / "hard.npz", labels=y, probs=hard)
+        code, out, _ = run("report", tmp_path / "hard.npz", *FAST)
+        assert code == 0
+        assert "All predictions are 0 or 1." in out
+        soft = 0.1 + 0.8 * hard
+        soft = soft if columns == 1 else soft / soft.sum(axis=1, keepdims=True)
+        np.savez(tmp_path / "soft.npz", labels=y, probs=soft)
+        assert "All predictions" not in run("report", tmp_path / "soft.npz", *FAST)[1]
+
     def test_worse_than(self, run, file, three, tmp_path):
         better = tmp_path / "better.npz"
         np.savez(better, labels=three.y_true, probs=three.conditional)
         code, out, _ = run("report", file, *FAST, "--worse-than", better)
         assert code == 1
         assert "--worse-than better.npz failed, the calibration error is larger" in out
+        gaps = re.search(
+            r"typical gap ([0-9.]+) points per class, that of the other ([0-9.]+)", out
+        )
+        result = ra.calibration_error(three.y_true, three.y_prob)
+        assert float(gaps[1]) == pytest.approx(100 * result.gap, abs=0.06)
+        assert float(gaps[2]) < float(gaps[1])
+        code, out, _ = run("report", file, *FAST, "--worse-than", better, "--loss", "log")
+        assert "typical gap" not in out.splitlines()[-1]
         code, out, _ = run("report", better, *FAST, "--worse-than", file)
         assert code == 0
         assert "not shown to be worse" in out
@@ -310,8 +366,8 @@ class TestReport:
         run("report", file, *FAST, "--json", tmp_path / "a.json")
         low, _ = json.loads((tmp_path / "a.json").read_text())["interval"]
         assert low > 0
-        assert run("report", file, *FAST, "--fail-above", repr(low))[0] == 0
-        assert run("report", file, *FAST, "--fail-above", repr(low * (1 - 1e-9)))[0] == 1
+        assert run("report", file, *FAST, "--fail-above", f"{low!r}raw")[0] == 0
+        assert run("report", file, *FAST, "--fail-above", f"{low * (1 - 1e-9)!r}raw")[0] == 1
 
     @pytest.mark.skipif(DATA is None, reason="RISKALIGN_DATA is not set")
     def test_real_files(self, run, tmp_path):
@@ -362,6 +418,7 @@ class TestErrors:
             ("report", "a.csv", "--notion", "odd"),
             ("report", "a.csv", "--fail-above", "nan"),
             ("report", "a.csv", "--fail-above", "x"),
+            ("report", "a.csv", "--fail-above", "1-2pts"),
             ("report", "a.csv", "--draws", "-1"),
             ("report", "a.csv", "--no-such-option"),
             ("plot", "a.csv"),
@@ -405,7 +462,7 @@ class TestErrors:
             raise KeyboardInterrupt
 
         monkeypatch.setattr("riskalign.sketches.sketch.perform_test", stop)
-        gate = ("--fail-above", "0")
+        gate = ("--fail-above", "0pts")
         code, out, err = run("report", file, "--json", tmp_path / "a.json", *gate)
         assert (code, err) == (130, "")
         assert "typical gap, per class" in out
@@ -451,7 +508,7 @@ class TestExitCodes:
             raise ZeroDivisionError("float division\nby zero")
 
         monkeypatch.setattr("riskalign.report.surveying.error_of", crash)
-        code, out, err = run("report", file, "--fail-above", "0", *debug)
+        code, out, err = run("report", file, "--fail-above", "0pts", *debug)
         assert (code, out.count("\n")) == (3, 1)  # what was read
         trace, line = err.splitlines()[:-1], err.splitlines()[-1]
         assert line.startswith("riskalign: internal error: ZeroDivisionError: float division by")
@@ -915,7 +972,7 @@ class TestProcess:
 
     def test_a_closed_pipe_does_not_pass_the_gate(self, file, tmp_path):
         page = tmp_path / "a.json"
-        options = f"--draws 0 --fail-above 0 --json {page}"
+        options = f"--draws 0 --fail-above 0pts --json {page}"
         line = f"{sys.executable} -m riskalign.cli report {file} {options} | true"
         found = subprocess.run(
             ["bash", "-c", f"set -o pipefail; {line}"],
@@ -948,7 +1005,7 @@ class TestProcess:
             (["report", "nothing.csv"], 2),
             (["report"], 2),
             (["--version"], 0),
-            (["report", "{file}", "--fast", "--fail-above", "0"], 1),
+            (["report", "{file}", "--fast", "--fail-above", "0pts"], 1),
         ],
     )
     @pytest.mark.parametrize("redirection", ["2>/dev/full", "2>&-"])

@@ -200,7 +200,7 @@ BAD_PREDICTIONS = {
         words("`y_prob`", "[0, 1]", "`from_logits=True`", "`normalize=True`"),
     ),
     "positive logits": (F * 9, {}, words("`y_prob`", "9", "`from_logits=True`")),
-    "percentages": (100 * F, {}, words("`y_prob`", "100", "`normalize=True`")),
+    "percentages": (100 * F, {}, words("`y_prob`", "percentages", "divide them by 100")),
     "row sums": (
         F * np.array([1, 1, 0.9, 1, 1, 1])[:, None],
         {},

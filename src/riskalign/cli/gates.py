@@ -6,12 +6,15 @@ import math
 import re
 from dataclasses import dataclass
 
+from riskalign.data.notions import NOTIONS
 from riskalign.display.numbers import number, points
 from riskalign.inference.comparison import Comparison
 from riskalign.report import words
 from riskalign.report.screen import Screen
 
-LIMIT = re.compile(r"([-+0-9.eE]+)\s*(pts|pt|points|%)?")
+LIMIT = re.compile(r"([-+0-9.eE]+)\s*(pts|pt|points|%|raw)?")
+RAW = "raw"
+"""The unit of limits in the units of the loss, such as squared differences."""
 
 
 @dataclass(frozen=True)
@@ -29,23 +32,30 @@ class Limit:
 
     @classmethod
     def parse(cls, text: str) -> Limit:
-        """A limit such as "3pts", or a number in the units of the loss.
+        """A limit such as "3pts", or a number in the units of the loss such as "0.01raw".
 
         Examples
         --------
-        >>> Limit.parse("3pts"), Limit.parse("0.01")
+        >>> Limit.parse("3pts"), Limit.parse("0.01raw")
         (Limit(value=0.03, in_points=True), Limit(value=0.01, in_points=False))
         """
         match = LIMIT.fullmatch(text.strip())
-        if match is None:
-            raise ValueError
-        value, in_points = float(match[1]), match[2] is not None
-        if not math.isfinite(value):
-            raise ValueError
+        try:
+            value = float(match[1]) if match else math.nan
+        except ValueError:
+            value = math.nan
+        if match is None or not math.isfinite(value):
+            raise ValueError(f"{text!r} is no limit. Write 3pts for percentage points")
+        if match[2] is None:
+            raise ValueError(
+                f"{text!r} has no unit. Write {value:g}pts for percentage points, or "
+                f"{value:g}{RAW} for the units of the loss"
+            )
+        in_points = match[2] != RAW
         return cls(value / 100 if in_points else value, in_points)
 
     def __str__(self) -> str:
-        return f"{100 * self.value:g}pts" if self.in_points else f"{self.value:g}"
+        return f"{100 * self.value:g}pts" if self.in_points else f"{self.value:g}{RAW}"
 
 
 @dataclass(frozen=True)
@@ -62,6 +72,15 @@ class Check:
     name: str
     failed: bool
     message: str
+
+
+def check_gates(metric: str, upper: bool) -> None:
+    """Refuse options that do not go together, before anything is computed."""
+    if metric == "ece" and upper:
+        raise ValueError(
+            "--upper compares the end of an interval, and the ECE has none. Leave out --upper, or "
+            "--metric ece to compare typical gaps."
+        )
 
 
 def check_limit(screen: Screen, limit: Limit, metric: str, upper: bool) -> list[Check]:
@@ -82,7 +101,7 @@ def check_limit(screen: Screen, limit: Limit, metric: str, upper: bool) -> list[
         if limit.in_points and not answer.in_points:
             raise ValueError(
                 f"--fail-above {limit} is in percentage points, which --loss {answer.loss} does "
-                "not have. Give the limit as a number in the units of the loss."
+                f"not have. Give the limit in the units of the loss, such as 0.01{RAW}."
             )
         interval = answer.gap_interval if limit.in_points else answer.interval
         value = answer.gap if limit.in_points else answer.value
@@ -101,11 +120,20 @@ def _checked(name: str, option: str, failed: bool, found: str) -> Check:
     return Check(name, failed, f"{option} {'failed' if failed else 'passed'}, {found}")
 
 
-def check_baseline(comparison: Comparison) -> Check:
-    """Whether a model is calibrated worse than a baseline beyond doubt."""
+def check_baseline(comparison: Comparison, n_classes: int) -> Check:
+    """Whether a model of so many classes is calibrated worse than a baseline beyond doubt."""
     low, high = comparison.interval
     failed, name = low > 0, comparison.names[1]
     told = "the calibration error is larger" if failed else "not shown to be worse"
     ends = f"{comparison.confidence:.0%} CI {number(low)} to {number(high)}"
-    found = f"{told} (difference {number(comparison.difference)}, {ends})"
+    difference = f"difference {number(comparison.difference)}, {ends}"
+    if comparison.loss == "l2":
+        K = n_classes if NOTIONS[comparison.notion].per_class else 1
+        own, other = (points((max(value, 0.0) / K) ** 0.5) for value in comparison.values)
+        per = " per class" if K > 1 else ""
+        difference = (
+            f"typical gap {own} points{per}, that of the other {other}; squared errors: "
+            f"{difference}"
+        )
+    found = f"{told} ({difference})"
     return _checked(f"not worse than {name}", f"--worse-than {name}", failed, found)

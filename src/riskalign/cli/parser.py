@@ -122,7 +122,7 @@ def _add_gates(command: argparse.ArgumentParser) -> None:
         type=_limit,
         metavar="X",
         help="exit code 1 when the lower end of an interval is above X: 3pts for typical gaps in "
-        "percentage points, or a number in the units of the loss",
+        "percentage points, 0.01raw for errors in the units of the loss",
     )
     group.add_argument(
         "--metric",
@@ -134,7 +134,8 @@ def _add_gates(command: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--upper",
         action="store_true",
-        help="fail unless the upper end of the interval shows that the error is not above X",
+        help="fail unless the upper end of the interval shows that the error is not above X; not "
+        "for the ECE, which has no interval",
     )
     group.add_argument(
         "--worse-than",
@@ -214,7 +215,10 @@ def _bandwidth(text: str) -> str | float:
 
 def _limit(text: str) -> Limit:
     """What an error may not be above."""
-    return Limit.parse(text)
+    try:
+        return Limit.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _thresholds(text: str) -> Thresholds:

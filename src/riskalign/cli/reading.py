@@ -33,7 +33,8 @@ def naming(path: Path) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
+        where = "" if str(error).startswith(f"{path}: ") else f"{path}: "
+        raise ValueError(f"{where}{error}") from None
 
 
 def same_rows(files: Sequence[PredictionFile], normalize: bool) -> list[Any]:

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import riskalign
-from riskalign.cli.gates import Check, check_baseline, check_limit
+from riskalign.cli.gates import Check, check_baseline, check_gates, check_limit
 from riskalign.cli.meter import Meter
 from riskalign.cli.output import check_outputs, print_lines, write_output
-from riskalign.cli.reading import opened, same_rows
+from riskalign.cli.reading import naming, opened, same_rows
 from riskalign.cli.sketches import SketchSource, inputs_of, is_of_many, open_sketch
 from riskalign.data.files import PredictionFile
 from riskalign.data.files.writing import is_rewritable
@@ -38,6 +38,7 @@ def report(options: argparse.Namespace) -> int:
     """`riskalign report`."""
     outputs = {f"--{kind}": getattr(options, kind) for kind in FILES}
     check_outputs(outputs, [*inputs_of([options.file]), options.labels, options.worse_than])
+    check_gates(options.metric, options.upper)
     asked = _options(options)
     many = is_of_many(options.file)
     file = open_sketch(options, options.file) if many else opened(options, options.file)
@@ -139,14 +140,15 @@ def _survey(
 def _sketched(options: argparse.Namespace, file: PredictionFile) -> CalibrationSketch:
     held = not file.is_large or options.notion == CANONICAL.name
     batches = [_whole(file)] if held else file
-    return sketch_rows(
-        batches,
-        notion=options.notion,
-        top_label=file.top_label,
-        from_logits=file.from_logits,
-        normalize=options.normalize,
-        classes=file.classes,
-    )
+    with naming(file.path):
+        return sketch_rows(
+            batches,
+            notion=options.notion,
+            top_label=file.top_label,
+            from_logits=file.from_logits,
+            normalize=options.normalize,
+            classes=file.classes,
+        )
 
 
 def _whole(file: PredictionFile) -> tuple[Any, Any]:
@@ -182,7 +184,7 @@ def _checks(
         names = (file.path.name, baseline.path.name)
         notion = options.notion
         comparison = compare(labels, *probabilities, notion=notion, loss=options.loss, names=names)
-        checks.append(check_baseline(comparison))
+        checks.append(check_baseline(comparison, probabilities[0].shape[1]))
     return checks
 
 

@@ -271,6 +271,13 @@ def _tolerance(y_prob: object) -> float:
     return BFLOAT16_TOLERANCE if narrow else ROW_SUM_TOLERANCE
 
 
+def _are_percentages(scores: FloatArray) -> bool:
+    """Whether scores above 1 lie between 0 and 100 and, if there is one per class, sum to 100."""
+    if scores.min() < 0 or not 10 < scores.max() <= 100:
+        return False
+    return scores.ndim == 1 or bool((np.abs(scores.sum(axis=1) - 100) < 1).all())
+
+
 def _probabilities(
     scores: FloatArray, normalize: bool, pairs: bool, tolerance: float
 ) -> FloatArray:
@@ -284,6 +291,8 @@ def _probabilities(
                 f"{found} These look like class labels: pass probabilities, such as those of "
                 "`predict_proba`."
             )
+        if _are_percentages(scores):
+            raise ValueError(f"{found} They look like percentages: divide them by 100.")
         raise ValueError(
             f"{found} Pass `from_logits=True` for logits, `normalize=True` to rescale counts or "
             "votes."

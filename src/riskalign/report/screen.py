@@ -105,6 +105,7 @@ class Screen:
     test : the test of calibration
     advice : what recalibration would gain
     stage : what is being worked on; empty if nothing is left to do
+    hard : whether all predictions are 0 or 1, as predicted classes are
     """
 
     notion: str
@@ -121,6 +122,7 @@ class Screen:
     test: CalibrationTest | None = None
     advice: Advice | None = None
     stage: str = ""
+    hard: bool = False
 
     @property
     def answers(self) -> list[CalibrationResult]:

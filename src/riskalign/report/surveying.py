@@ -13,6 +13,7 @@ from typing import Any
 from riskalign.data.case import Case
 from riskalign.data.notions import NOTIONS, TOP_LABEL
 from riskalign.equations.evidence import ClassEvidence
+from riskalign.equations.problem import Problem
 from riskalign.inference.null import one_per_row, systematic_rows
 from riskalign.pipeline import error_of
 from riskalign.progress import track
@@ -143,6 +144,8 @@ def survey(
     screen = Screen(asked, classes, sketch.n_samples, options, stage="scores")
     yield screen
     screen = replace(screen, scores=_scores(sketch, case, top_label), stage="confidence")
+    f = _one(case).predictions
+    screen = replace(screen, hard=bool(((f == 0) | (f == 1)).all()))
     yield screen
     if many:
         steps = _of_many_classes(screen, sketch, case)
@@ -174,12 +177,17 @@ def stages(screen: Screen) -> dict[str, float]:
 
 def _scores(sketch: CalibrationSketch, case: Case, top_label: bool) -> Scores:
     found = dict(sketch.scores)
-    one = case.problems[0] if case.notion.is_one_class else case.top
+    one = _one(case)
     if top_label:  # below 1/2 the predicted class is still the predicted class
         gap = one.weights / one.weights.sum()
         found["accuracy"] = float(gap @ one.labels)
         found["confidence"] = float(gap @ one.predictions)
     return Scores(**found, ece_by_chance=Bins.of(one).by_chance)
+
+
+def _one(case: Case) -> Problem:
+    """The probability of one class, or that of the predicted class."""
+    return case.problems[0] if case.notion.is_one_class else case.top
 
 
 def _estimated(

@@ -64,6 +64,11 @@ def _grade_words(screen: Screen, answer: CalibrationResult) -> str:
 
 def sentences(screen: Screen) -> Iterator[str]:
     """One sentence per answer, then the classes that stand out."""
+    if screen.hard:
+        yield (
+            "All predictions are 0 or 1. They look like predicted classes: a report needs "
+            "probabilities, such as those of predict_proba."
+        )
     if screen.result is not None and screen.result.note:
         yield screen.result.note
     for answer in screen.answers:

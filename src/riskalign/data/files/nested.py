@@ -38,6 +38,15 @@ def scores_by_class(value: Any) -> dict[str, float] | None:
     return None
 
 
+def lone_score(first: dict[str, Any]) -> str | None:
+    """The key of an object that holds the score of one class alone, None if there is none."""
+    for key, value in first.items():
+        scores = scores_by_class(value) if isinstance(value, list) else None
+        if scores is not None and len(scores) == 1:
+            return key
+    return None
+
+
 def _is_pair(value: Any) -> bool:
     return isinstance(value, dict) and "label" in value and _is_number(value.get("score"))
 

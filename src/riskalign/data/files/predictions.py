@@ -14,7 +14,7 @@ import numpy.typing as npt
 from riskalign.data.files.arrays import archive_arrays, archive_keys, single_array
 from riskalign.data.files.columns import Layout, find_layout
 from riskalign.data.files.labels import Coding, Spellings, UnknownLabelError, is_text
-from riskalign.data.files.nested import HarnessTable
+from riskalign.data.files.nested import HarnessTable, lone_score
 from riskalign.data.files.parquet import ParquetTable
 from riskalign.data.files.separate import WithLabels, as_labels, label_column
 from riskalign.data.files.tables import CsvTable, JsonLinesTable, Table
@@ -276,8 +276,19 @@ def _open(
             "these are predictions, give their labels with --labels FILE; else write a line of "
             "names, such as y,p_0,p_1."
         )
-    nested = table.nested if isinstance(table, JsonLinesTable) else None
-    return table, find_layout(table.columns, **options, nested=nested)
+    if not isinstance(table, JsonLinesTable):
+        return table, find_layout(table.columns, **options)
+    try:
+        return table, find_layout(table.columns, **options, nested=table.nested)
+    except ValueError:
+        lone = lone_score(table.first)
+        if lone is None:
+            raise
+        raise ValueError(
+            f"{lone!r} holds the score of one class; those of all classes are needed. Write them "
+            "with top_k=None in a pipeline of Hugging Face, or write the score under 'confidence' "
+            "and its class under 'pred'."
+        ) from None
 
 
 def _table(path: Path) -> Table:
