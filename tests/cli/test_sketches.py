@@ -204,6 +204,14 @@ class TestHistory:
         lines = (tmp_path / "out.csv").read_text().splitlines()[1:]
         assert [line.split(",")[0] for line in lines] == ["'=1+1", "'@a", "plain"]
 
+    def test_a_day_without_rows(self, days, capsys):
+        blob = ra.CalibrationSketch().to_bytes()
+        (days / "days" / "2026-01-02 b.sketch").write_bytes(blob)
+        out = days / "out.json"
+        assert main(["history", str(days / "days"), "--json", str(out)]) == 0
+        row = json.loads(out.read_text(), parse_constant=pytest.fail)["periods"][2]
+        assert (row["period"], row["n"], row["value"]) == ("2026-01-02 b", 0, None)
+
     def test_pictures_are_closed(self, days):
         before = plt.get_fignums()
         assert main(["history", str(days / "days"), "-o", str(days / "out.svg")]) == 0

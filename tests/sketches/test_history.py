@@ -9,6 +9,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from matplotlib import pyplot as plt
 from scipy.special import expit
 
 import riskalign as ra
@@ -72,8 +73,33 @@ class TestPeriods:
         with pytest.raises(KeyError, match="no period 'c'"):
             found["c"]
 
+    def test_dates_name_periods_everywhere(self):
+        days = [datetime.date(2026, 1, day) for day in (1, 2)]
+        found = ra.CalibrationHistory()
+        for seed, day in enumerate(days):
+            found.append(day, sketch(seed))
+        assert days[0] in found
+        assert datetime.date(2026, 1, 3) not in found
+        assert found[days[0]].to_bytes() == found["2026-01-01"].to_bytes()
+        assert found.result(days[0]).value == found.result("2026-01-01").value
+        assert found.compare(*days).names == ("2026-01-01", "2026-01-02")
+        assert found.window(*days).n_samples == 800
+        with pytest.raises(KeyError, match="no period '2026-01-03'"):
+            found[datetime.date(2026, 1, 3)]
+
 
 class TestWindows:
+    def test_windows_keep_the_order_of_their_periods(self):
+        found = ra.CalibrationHistory()
+        for seed, name in enumerate(("a", "a a", "a b", "b")):
+            found.append(name, sketch(seed))
+        windows = found.windows(2)
+        assert windows.periods == ["a to a a", "a b to b"]
+        assert windows.window("a to a a", "a b to b").n_samples == 1600
+        assert windows.append("c", sketch(5)).periods == ["a to a a", "a b to b", "c"]
+        assert windows.alarm().windows == ("a b to b", "c")
+        assert windows.windows(2).periods == ["a to a a to a b to b"]
+
     def test_windows_are_merged_periods(self, history):
         threes = history.windows(3)
         assert threes.periods[0] == "2026-01-01 to 2026-01-03"
@@ -117,6 +143,51 @@ class TestFiles:
         after = {path: path.stat().st_ino for path in tmp_path.iterdir()}
         assert len(after) == 10
         assert before.items() <= after.items()
+
+    def test_periods_that_are_gone_are_removed(self, history, tmp_path):
+        history.save(tmp_path)
+        kept = {"notes.txt": b"a", "other.sketch": b"no sketch", "a b%.sketch": None}
+        kept["a b%.sketch"] = sketch(0).to_bytes()  # a name that is not given here
+        for name, content in kept.items():
+            (tmp_path / name).write_bytes(content)
+        fewer = ra.CalibrationHistory()
+        for name in history.periods[2:5]:
+            fewer.append(name, history[name])
+        fewer.save(tmp_path)
+        names = {path.name for path in tmp_path.iterdir()}
+        assert names == {*kept, *(f"{name}.sketch" for name in fewer)}
+        for name in kept:
+            (tmp_path / name).unlink()
+        same(fewer, ra.CalibrationHistory.load(tmp_path))
+
+    def test_an_empty_history_removes_nothing(self, history, tmp_path):
+        history.save(tmp_path)
+        with pytest.raises(ValueError, match="The history is empty"):
+            ra.CalibrationHistory().save(tmp_path)
+        same(history, ra.CalibrationHistory.load(tmp_path))
+
+    def test_nothing_is_removed_where_writing_fails(self, history, tmp_path, monkeypatch):
+        history.save(tmp_path)
+        monkeypatch.setattr(os, "fsync", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            ra.CalibrationHistory().append("new", sketch(0)).save(tmp_path)
+        same(history, ra.CalibrationHistory.load(tmp_path))
+
+    def test_files_that_unpack_to_much_more_are_refused(self, tmp_path):
+        path = tmp_path / "a.parquet"
+        for column in ("period", "sketch"):
+            columns = {"period": ["a"], "sketch": [b"a"]}
+            columns[column] = ["0" * 20_000_000] if column == "period" else [bytes(20_000_000)]
+            pq.write_table(pa.table(columns), path, compression="zstd")
+            pa.default_memory_pool().release_unused()
+            with pytest.raises(ValueError, match=f"the column '{column}' would take 20,000,"):
+                ra.CalibrationHistory.load(path)
+
+    def test_columns_of_other_kinds(self, tmp_path):
+        table = pa.table({"period": [["a"]], "sketch": [{"a": 1}]})
+        pq.write_table(table, tmp_path / "a.parquet")
+        with pytest.raises(ValueError, match="this is no history"):
+            ra.CalibrationHistory.load(tmp_path / "a.parquet")
 
     def test_parquet(self, history, tmp_path):
         history.save(tmp_path / "days.parquet")
@@ -186,6 +257,29 @@ class TestFrame:
             ends = row.overconfidence_low, row.overconfidence_high
             assert ends == pytest.approx(own.overconfidence.gap_interval, rel=1e-6)
 
+    @pytest.mark.parametrize("n", [0, 1])
+    def test_periods_without_an_error(self, history, n, tmp_path):
+        """They have NaN in the frame, and the alarm leaves them out."""
+        few = ra.CalibrationSketch()
+        if n:
+            few.update([1], [0.5])
+        found = ra.CalibrationHistory()
+        for name in history.periods[:4]:
+            found.append(name, history[name])
+        without = found.alarm()
+        found.append("2026-01-02 b", few)
+        frame = found.frame()
+        assert frame["n"].tolist() == [400, 400, n, 400, 400]
+        assert frame.iloc[2, 2:].isna().all()
+        assert not frame.drop(index=2).isna().any().any()
+        assert found.alarm() == without
+        with pytest.raises(ValueError, match=f"The period '2026-01-02 b' has {n} rows; an error"):
+            found.result("2026-01-02 b")
+        with pytest.raises(ValueError, match="up to '2026-01-00', have less than 2 rows"):
+            found.append("2026-01-00", few).alarm()
+        assert found.plot().lines
+        plt.close("all")
+
     def test_polars(self, history):
         assert isinstance(history.frame("polars", confidence=0.9), pl.DataFrame)
         with pytest.raises(ValueError, match="must be 'pandas' or 'polars'"):
@@ -241,3 +335,7 @@ class TestPlot:
         assert ax.get_ylabel() == "calibration error"
         assert any(alarm.limit in line.get_ydata() for line in ax.lines)
         matplotlib.pyplot.close("all")
+
+    def test_an_empty_history(self):
+        with pytest.raises(ValueError, match="The history is empty: append"):
+            ra.CalibrationHistory().plot()

@@ -26,6 +26,7 @@ from riskalign.data.files.sketches import SUFFIX, read_sketch_file
 from riskalign.data.format import SketchFormatError
 from riskalign.data.notions import BINARY, NOTIONS, TOP_LABEL
 from riskalign.data.sources import PARQUET, files_of, parquet_files
+from riskalign.display.averages import finite
 from riskalign.inference.alarm import Alarm
 from riskalign.plots.canvas import pyplot
 from riskalign.report.exchange import _harmless
@@ -238,8 +239,15 @@ def _table(columns: dict[str, list[Any]], alarm: Alarm) -> Iterator[str]:
 
 
 def _plain(columns: dict[str, list[Any]]) -> list[dict[str, Any]]:
+    """A row per period; JSON has no NaN."""
     rows = zip(*columns.values(), strict=True)
-    return [dict(zip(columns, row, strict=True)) for row in rows]
+    return [
+        {
+            name: finite(value) if isinstance(value, float) else value
+            for name, value in zip(columns, row, strict=True)
+        }
+        for row in rows
+    ]
 
 
 def _write(path: Path, text: str) -> None:

@@ -21,12 +21,15 @@ from riskalign.methods import KernelSmoother
 from riskalign.pipeline import model_of
 from riskalign.results import CalibrationResult, Interval
 from riskalign.sketches import periods
-from riskalign.sketches.periods import name_of, order_of
+from riskalign.sketches.periods import name_of, order_of, spelled
 from riskalign.sketches.sketch import CalibrationSketch
 from riskalign.smoothing.threads import one_blas_thread
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+FEWEST = 2
+"""Rows of a period that has an error."""
 
 
 class CalibrationHistory:
@@ -54,6 +57,7 @@ class CalibrationHistory:
 
     def __init__(self) -> None:
         self._sketches: dict[str, CalibrationSketch] = {}
+        self._places: dict[str, list[tuple[int, str]]] = {}
         self._known: dict[tuple[Any, ...], tuple[CalibrationResult, Chance]] = {}
 
     @property
@@ -69,11 +73,13 @@ class CalibrationHistory:
         """Names of the periods, in order."""
         return iter(self.periods)
 
-    def __getitem__(self, period: str) -> CalibrationSketch:
+    def __contains__(self, period: object) -> bool:
+        """Whether there is a period of this name or date."""
+        return isinstance(period, str | date | int) and spelled(period) in self._sketches
+
+    def __getitem__(self, period: str | date | int) -> CalibrationSketch:
         """A copy of a period's sketch."""
-        if period not in self._sketches:
-            raise KeyError(f"There is no period {period!r}; there are {self._shown()}.")
-        return self._sketches[period].copy()
+        return self._sketches[self._known_name(period)].copy()
 
     def __repr__(self) -> str:
         """One line."""
@@ -96,7 +102,17 @@ class CalibrationHistory:
         """
         if not isinstance(sketch, CalibrationSketch):
             raise TypeError(f"`sketch` must be a CalibrationSketch; found {type(sketch).__name__}.")
-        name = name_of(period)
+        return self._add(name_of(period), sketch, replace=replace)
+
+    def _add(
+        self,
+        name: str,
+        sketch: CalibrationSketch,
+        *,
+        replace: bool = False,
+        place: list[tuple[int, str]] | None = None,
+    ) -> CalibrationHistory:
+        """Add a sketch; `place` orders a window, whose name begins with that of a period."""
         if name in self._sketches and not replace:
             raise ValueError(
                 f"The history has a period {name!r} already. Pass `replace=True` to replace it."
@@ -105,14 +121,15 @@ class CalibrationHistory:
             SketchState(other._state.settings).merge(sketch._state)
             break
         added = self._sketches | {name: sketch.copy()}
-        self._sketches = {each: added[each] for each in sorted(added, key=order_of)}
+        self._places[name] = order_of(name) if place is None else place
+        self._sketches = {each: added[each] for each in sorted(added, key=self._places.__getitem__)}
         self._known = {}
         return self
 
-    def window(self, first: str, last: str) -> CalibrationSketch:
+    def window(self, first: str | date | int, last: str | date | int) -> CalibrationSketch:
         """The merged sketch of all periods from the first to the last."""
-        low, high = order_of(name_of(first)), order_of(name_of(last))
-        chosen = [period for period in self.periods if low <= order_of(period) <= high]
+        low, high = (self._places.get(name, order_of(name)) for name in map(spelled, (first, last)))
+        chosen = [period for period in self.periods if low <= self._places[period] <= high]
         if not chosen:
             raise ValueError(
                 f"No period lies from {first!r} to {last!r}; there are {self._shown()}."
@@ -122,7 +139,7 @@ class CalibrationHistory:
     def windows(self, size: int) -> CalibrationHistory:
         """A history of windows of so many consecutive periods each; an incomplete last is left out.
 
-        Seven days make a week.
+        Windows are in the order of their periods. Seven days make a week.
         """
         if not isinstance(size, int) or size < 1:
             raise ValueError(f"`size` must be a number of periods; found {size!r}.")
@@ -131,7 +148,8 @@ class CalibrationHistory:
         names, result = self.periods, CalibrationHistory()
         for i in range(0, len(names) - size + 1, size):
             part = names[i : i + size]
-            result.append(f"{part[0]} to {part[-1]}", self._merged(part))
+            name = f"{part[0]} to {part[-1]}"
+            result._add(name, self._merged(part), place=self._places[part[0]])
         return result
 
     def grouped(self, key: Callable[[str], str]) -> CalibrationHistory:
@@ -157,7 +175,7 @@ class CalibrationHistory:
 
     def result(
         self,
-        period: str,
+        period: str | date | int,
         *,
         notion: str | None = None,
         loss: str = "l2",
@@ -170,13 +188,16 @@ class CalibrationHistory:
         self, *, notion: str | None = None, loss: str = "l2", confidence: float = 0.95
     ) -> dict[str, list[Any]]:
         """What `frame` shows, as columns."""
-        results = [self._estimate(name, notion, loss, confidence)[0] for name in self.periods]
-        gaps = [result.overconfidence for result in results]
-        ends = [result.interval or (np.nan, np.nan) for result in results]
+        results = [
+            self._estimate(name, notion, loss, confidence)[0] if self._is_enough(name) else None
+            for name in self.periods
+        ]
+        gaps = [None if result is None else result.overconfidence for result in results]
+        ends = [(result and result.interval) or (np.nan, np.nan) for result in results]
         return {
             "period": self.periods,
             "n": [self._sketches[name].n_samples for name in self.periods],
-            "value": [result.value for result in results],
+            "value": [np.nan if result is None else result.value for result in results],
             "low": [low for low, _ in ends],
             "high": [high for _, high in ends],
             "overconfidence": [np.nan if gap is None else gap.gap for gap in gaps],
@@ -186,6 +207,8 @@ class CalibrationHistory:
 
     def frame(self, library: str = "pandas", **options: Any) -> Any:
         """A data frame with a row per period: error, interval, n, over-confidence.
+
+        A period of less than two rows has no error: its numbers are NaN.
 
         Parameters
         ----------
@@ -208,7 +231,8 @@ class CalibrationHistory:
         """Test whether the error has grown since the first periods.
 
         The test may be asked after every period: the probability that it *ever* raises a false
-        alarm is at most `alpha`; see `riskalign.inference.alarm` for how.
+        alarm is at most `alpha`; see `riskalign.inference.alarm` for how. Windows of less than
+        two rows, which have no error, are left out.
 
         Parameters
         ----------
@@ -241,20 +265,25 @@ class CalibrationHistory:
         names = self.periods
         first, later = CalibrationHistory(), CalibrationHistory()
         first.append("reference", self._merged(names[:reference]))
+        if not first._is_enough("reference"):
+            raise ValueError(
+                f"The first periods, up to {names[reference - 1]!r}, have less than {FEWEST} rows. "
+                "Choose a larger `reference`."
+            )
         for name in names[reference:]:
-            later.append(name, self._sketches[name])
+            later._add(name, self._sketches[name], place=self._places[name])
         later = later.windows(window)
         own, chance = first._estimate("reference", notion, loss, 1 - alpha)
         windows = []
-        for name in later.periods:
+        for name in filter(later._is_enough, later.periods):
             found, by_chance = later._estimate(name, notion, loss, 1 - alpha)
             windows.append((name, found.value, by_chance))
         return raise_alarm((own.value, chance), windows, alpha=alpha, tolerance=tolerance)
 
     def compare(
         self,
-        first: str,
-        second: str,
+        first: str | date | int,
+        second: str | date | int,
         *,
         notion: str | None = None,
         loss: str = "l2",
@@ -276,8 +305,9 @@ class CalibrationHistory:
         >>> history.compare("old", "new").difference > 0
         True
         """
-        one, other = (self._estimate(name, notion, loss, confidence)[0] for name in (first, second))
-        return compared_apart((one, other), (first, second))
+        names = (self._known_name(first), self._known_name(second))
+        one, other = (self._estimate(name, notion, loss, confidence)[0] for name in names)
+        return compared_apart((one, other), names)
 
     def plot(self, *, alarm: Alarm | None = None, ax: Axes | None = None, **options: Any) -> Axes:
         """Draw the error of every period with its interval as a band.
@@ -292,13 +322,16 @@ class CalibrationHistory:
         """
         from riskalign.plots.history import error_over_time
 
+        if not len(self):
+            raise ValueError("The history is empty: append a period's sketch first.")
         return error_over_time(self.to_columns(**options), alarm=alarm, ax=ax)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Store the history as one Parquet file, or as a folder of .sketch files.
 
         Every file is written whole or not at all. In a folder, files whose content is the same
-        are left alone, so that saving after `append` writes one file.
+        are left alone, so that saving after `append` writes one file. A folder then holds the
+        periods of this history and no others: sketches of other periods in it are removed.
         """
         periods.save(self._sketches, Path(path))
 
@@ -323,12 +356,28 @@ class CalibrationHistory:
         return merged
 
     def _estimate(
-        self, period: str, notion: str | None, loss: str, confidence: float
+        self, period: str | date | int, notion: str | None, loss: str, confidence: float
     ) -> tuple[CalibrationResult, Chance]:
-        key = (period, notion, loss, confidence)
+        name = self._known_name(period)
+        key = (name, notion, loss, confidence)
         if key not in self._known:
-            self._known[key] = estimate(self[period], notion, loss, confidence)
+            if not self._is_enough(name):
+                raise ValueError(
+                    f"The period {name!r} has {self._sketches[name].n_samples} rows; an error "
+                    f"needs {FEWEST} or more."
+                )
+            self._known[key] = estimate(self[name], notion, loss, confidence)
         return self._known[key]
+
+    def _is_enough(self, name: str) -> bool:
+        """Whether a period has an error."""
+        return self._sketches[name].n_samples >= FEWEST
+
+    def _known_name(self, period: str | date | int) -> str:
+        name = spelled(period)
+        if name not in self._sketches:
+            raise KeyError(f"There is no period {name!r}; there are {self._shown()}.")
+        return name
 
     def _shown(self) -> str:
         names = self.periods

@@ -6,21 +6,31 @@ import re
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, unquote
 
 from riskalign.data.files.parquet import import_pyarrow
 from riskalign.data.files.sketches import SUFFIX, read_sketch_file
 from riskalign.data.files.whole import write_whole
-from riskalign.data.format import SketchFormatError
+from riskalign.data.format import SIGNATURE, SketchFormatError
 from riskalign.sketches.sketch import CalibrationSketch
+
+SMALL, MOST_TIMES = 10_000_000, 50
+"""Bytes that a stored sketch may always take when unpacked, and how many times its stored bytes
+more may take; sketches take less than twice as many."""
 
 LONGEST = 120
 """Letters of a period's name, which names a file."""
 
 
+def spelled(period: str | date | int) -> str:
+    """A period as text; dates are written as 2026-01-31."""
+    return period.isoformat() if isinstance(period, date) else str(period)
+
+
 def name_of(period: str | date | int) -> str:
-    """The name of a period; dates are written as 2026-01-31."""
-    name = period.isoformat() if isinstance(period, date) else str(period)
+    """The name of a new period, which must be able to name a file."""
+    name = spelled(period)
     if not 1 <= len(name) <= LONGEST or not name.isprintable() or name != name.strip():
         raise ValueError(
             f"`period` must be a name of 1 to {LONGEST} printable letters; found {name[:150]!r}."
@@ -52,10 +62,12 @@ def _parquet_rows(path: Path) -> Iterator[tuple[str, bytes]]:
     pyarrow, parquet = import_pyarrow()
     try:
         with parquet.ParquetFile(path, pre_buffer=False) as file:
-            if not {"period", "sketch"} <= set(file.schema_arrow.names):
+            plain = {field.name for field in file.schema_arrow if not field.type.num_fields}
+            if not {"period", "sketch"} <= plain:
                 raise ValueError(
                     f"{path}: this is no history; the columns 'period' and 'sketch' are needed."
                 )
+            _check_sizes(file.metadata, path)
             for batch in file.iter_batches(1, columns=["period", "sketch"]):
                 row = batch.to_pylist()[0]
                 if not isinstance(row["period"], str) or not isinstance(row["sketch"], bytes):
@@ -66,15 +78,25 @@ def _parquet_rows(path: Path) -> Iterator[tuple[str, bytes]]:
         raise ValueError(f"{path}: the file cannot be read ({reason}).") from None
 
 
+def _check_sizes(metadata: Any, path: Path) -> None:
+    """Refuse what is far larger when unpacked: sketches are packed already."""
+    names = [metadata.schema.column(k).path for k in range(metadata.num_columns)]
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        for name in ("period", "sketch"):
+            column = group.column(names.index(name))
+            unpacked, packed = column.total_uncompressed_size, column.total_compressed_size
+            if unpacked > SMALL and unpacked > MOST_TIMES * packed:
+                raise ValueError(
+                    f"{path}: this is no history; {packed:,} bytes of the column {name!r} would "
+                    f"take {unpacked:,} bytes of memory."
+                )
+
+
 def save(sketches: dict[str, CalibrationSketch], path: Path) -> None:
     """Store sketches by period as one Parquet file, or as a folder of .sketch files."""
     if path.suffix.lower() != ".parquet":
-        path.mkdir(parents=True, exist_ok=True)
-        for period, sketch in sketches.items():
-            file, blob = path / _file_name(period), sketch.to_bytes()
-            known = file.is_file() and file.stat().st_size == len(blob)
-            if not known or file.read_bytes() != blob:
-                write_whole(file, blob)
+        _save_folder(sketches, path)
         return
     pyarrow, parquet = import_pyarrow()
     blobs = [sketch.to_bytes() for sketch in sketches.values()]
@@ -88,6 +110,31 @@ def save(sketches: dict[str, CalibrationSketch], path: Path) -> None:
     stream = pyarrow.BufferOutputStream()
     parquet.write_table(table, stream, compression="zstd", row_group_size=1)
     write_whole(path, stream.getvalue().to_pybytes())
+
+
+def _save_folder(sketches: dict[str, CalibrationSketch], path: Path) -> None:
+    """One file per period; then the sketches of other periods are removed."""
+    if not sketches:
+        raise ValueError("The history is empty: append a period's sketch first.")
+    path.mkdir(parents=True, exist_ok=True)
+    written = set()
+    for period, sketch in sketches.items():
+        file, blob = path / _file_name(period), sketch.to_bytes()
+        known = file.is_file() and file.stat().st_size == len(blob)
+        if not known or file.read_bytes() != blob:
+            write_whole(file, blob)
+        written.add(file)
+    for file in sketch_files(path):
+        if file not in written and _is_ours(file):
+            file.unlink()
+
+
+def _is_ours(file: Path) -> bool:
+    """Whether it has a name that `save` gives, and begins as sketches do."""
+    if file.name != _file_name(unquote(file.name.removesuffix(SUFFIX))) or not file.is_file():
+        return False
+    with file.open("rb") as stream:
+        return stream.read(len(SIGNATURE)) == SIGNATURE
 
 
 def sketch_files(path: Path) -> list[Path]:
@@ -110,5 +157,7 @@ def load(path: Path) -> Iterator[tuple[str, CalibrationSketch]]:
         return
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file or folder.")
+    if not path.is_file():
+        raise ValueError(f"{path}: this is no file.")
     for period, blob in _parquet_rows(path):
         yield period, _restored(blob, path)
