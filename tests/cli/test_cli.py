@@ -680,6 +680,17 @@ class TestPlot:
             assert run("plot", tmp_path / "two.npz", "-o", tmp_path / "a.png", *notion)[0] == 0
             assert pictures[-1].axes[0].get_xlabel() == f"predicted probability of {subject}"
 
+    def test_a_rare_class_has_logit_axes(self, run, tmp_path, pictures):
+        rng = np.random.default_rng(0)
+        p = rng.beta(0.5, 40, 2_000)
+        path = tmp_path / "rare.npz"
+        np.savez(path, labels=rng.random(2_000) < p, probs=p)
+        for options, scale in (((), "logit"), (("--scale", "linear"), "linear")):
+            assert run("plot", path, "-o", tmp_path / "a.png", *options)[0] == 0
+            assert pictures[-1].axes[0].get_xscale() == scale
+        assert run("report", path, *FAST, "--html", tmp_path / "a.html")[0] == 0
+        assert '"logit_first":true' in (tmp_path / "a.html").read_text(encoding="utf-8")
+
     def test_confidence_and_prediction(self, run, three, tmp_path, pictures):
         top, confidence = three.y_prob.argmax(axis=1), three.y_prob.max(axis=1)
         path = tmp_path / "top.npz"

@@ -14,9 +14,13 @@ from matplotlib.figure import Figure
 from scipy.special import ndtri
 
 import riskalign as ra
+from riskalign.data.notions import BINARY
+from riskalign.data.validation import as_sample
+from riskalign.equations.losses import L2
 from riskalign.plots import bars
 from riskalign.plots.canvas import ORANGE, SERIES
 from riskalign.plots.diagram import GID, STRIP
+from riskalign.report.diagrams import Bins
 
 
 @pytest.fixture(autouse=True)
@@ -378,6 +382,27 @@ def test_a_grid_shows_the_curves_behind_the_class_wise_error(scale):
         expected = result.reliability_curve(x).conditional[:, k]
         assert np.isfinite(R).sum() > 30
         np.testing.assert_allclose(R[np.isfinite(R)], expected[np.isfinite(R)], atol=1e-9)
+
+
+@pytest.mark.parametrize("scale", ["linear", "logit"])
+def test_one_class_has_the_curve_behind_the_class_wise_error(scale):
+    y, f = many(n_classes=3)
+    x, R = curves(ra.plots.reliability_diagram(y, f, pos_label=2, scale=scale))[0].get_data()
+    expected = ra.calibration_error(y, f).reliability_curve(x).of_class(2).conditional
+    assert np.isfinite(R).sum() > 30
+    np.testing.assert_allclose(R[np.isfinite(R)], expected[np.isfinite(R)], atol=1e-9)
+
+
+def test_bins_are_those_of_the_ece():
+    """A prediction at the edge of two bins is in the lower one, as in the report."""
+    rng = np.random.default_rng(0)
+    p = rng.integers(0, 16, 600) / 15
+    y = (rng.random(600) < p).astype(int)
+    display = ra.plots.ReliabilityDisplay.from_predictions(y, p, bins=15)
+    (problem,) = BINARY.problems(as_sample(y, p), L2)
+    expected = Bins.of(problem)
+    np.testing.assert_allclose(display.bins.predicted, expected.predicted)
+    np.testing.assert_allclose(display.bins.observed, expected.observed)
 
 
 def test_the_most_frequent_classes_make_a_grid():

@@ -264,9 +264,9 @@ def _add_plot(commands: Commands) -> None:
     group.add_argument(
         "--scale",
         choices=["linear", "logit"],
-        default="linear",
         metavar="SCALE",
-        help="linear, or logit for predictions near 0 and 1 (default: %(default)s)",
+        help="linear, or logit for predictions near 0 and 1 (default: logit for a class that is "
+        "predicted with less than 5%% on average, else linear)",
     )
     group.add_argument(
         "--band",

@@ -20,7 +20,8 @@ from riskalign.data.notions import BINARY, CANONICAL, CLASSWISE, TOP_LABEL
 from riskalign.data.validation import as_sample
 from riskalign.plots import reliability_diagram, reliability_grid
 from riskalign.plots.canvas import pyplot
-from riskalign.plots.problems import problem_of
+from riskalign.plots.problems import is_classwise, problem_of
+from riskalign.report.page import RARE
 
 
 def plot(options: argparse.Namespace) -> int:
@@ -47,25 +48,30 @@ def _figure(options: argparse.Namespace, file: PredictionFile) -> Any:
     ):
         raise ValueError("there is only the predicted class's probability. Use --notion top-label.")
     band = None if options.band == "none" else options.band
-    if options.pos_label is None and options.notion == CLASSWISE.name:
+    drawn: dict[str, Any] = {"band": band, "bins": options.bins}
+    n_classes = _n_classes(file)
+    if is_classwise(n_classes, options.pos_label) or (
+        options.pos_label is None and options.notion == CLASSWISE.name
+    ):
         predictions = file.read()
-        axes = reliability_grid(
-            predictions.y_true,
-            predictions.scores,
-            scale=options.scale,
-            band=band,
-            bins=options.bins,
-            from_logits=file.from_logits,
-            normalize=options.normalize,
-            classes=file.classes,
-        )
-        return axes[0].figure
+        drawn |= {"scale": options.scale or "linear", "from_logits": file.from_logits}
+        drawn |= {"normalize": options.normalize, "classes": file.classes}
+        rows = predictions.y_true, predictions.scores
+        if options.pos_label is None:
+            return reliability_grid(*rows, **drawn)[0].figure
+        return reliability_diagram(*rows, pos_label=options.pos_label, **drawn).figure
     y, p, subject = _one_probability(options, file)
-    ax = reliability_diagram(
-        y, p, notion=BINARY.name, scale=options.scale, band=band, bins=options.bins
-    )
+    one_class = n_classes == 2 and options.notion != TOP_LABEL.name and not file.top_label
+    scale = options.scale or ("logit" if one_class and p.mean() < RARE else "linear")
+    ax = reliability_diagram(y, p, notion=BINARY.name, scale=scale, **drawn)
     ax.set_xlabel(subject)
     return ax.figure
+
+
+def _n_classes(file: PredictionFile) -> int:
+    """The number of classes, told by the first rows."""
+    _, scores = next(iter(file), (None, np.empty(0)))
+    return scores.shape[1] if scores.ndim == 2 else 2
 
 
 def _one_probability(

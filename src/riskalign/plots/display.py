@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import expit, logit
 
-from riskalign.data.notions import BINARY, TOP_LABEL
+from riskalign.data.notions import BINARY, CLASSWISE, TOP_LABEL
 from riskalign.data.validation import one_of
-from riskalign.equations.arrays import BoolArray, FloatArray
+from riskalign.equations.arrays import BoolArray, FloatArray, IntArray
 from riskalign.equations.problem import Problem
 from riskalign.estimate import reliability_curve
 from riskalign.methods.band import FEWEST, KINDS, critical, wilson
 from riskalign.methods.curve import ReliabilityCurve
 from riskalign.plots.canvas import axes_for
-from riskalign.plots.problems import problem_of, split
+from riskalign.plots.problems import bin_numbers, column_of, is_classwise, problem_of, split
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,7 +57,7 @@ class Dots:
     label: str
 
     @classmethod
-    def of(cls, problem: Problem, groups: FloatArray, z: float, label: str) -> Dots:
+    def of(cls, problem: Problem, groups: FloatArray | IntArray, z: float, label: str) -> Dots:
         """The rows of a problem by a number ``(n,)`` that those of one group share."""
         _, group = np.unique(groups, return_inverse=True)
         w = problem.weights
@@ -154,8 +154,20 @@ class ReliabilityDisplay:
             one_of("notion", notion, (BINARY.name, TOP_LABEL.name))
         sample, of_curve, of_line = split(y_true, y_prob, options)
         problem, subject = problem_of(sample, notion, pos_label)
+        known = None
+        if is_classwise(len(sample.classes), pos_label):
+            curve = reliability_curve(
+                sample.labels,
+                sample.probabilities,
+                grid=axis_of(problem.predictions, scale)[1],
+                notion=CLASSWISE.name,
+                sample_weight=sample.weights,
+                progress=False,
+                **of_curve,
+            )
+            known = curve.of_class(column_of(sample, pos_label))
         display = cls.of_problem(
-            problem, scale, band, confidence, bins, discrete, subject, name, of_curve
+            problem, scale, band, confidence, bins, discrete, subject, name, of_curve, known
         )
         return display.plot(ax=ax, **of_line)
 
@@ -241,8 +253,7 @@ class ReliabilityDisplay:
                 low, high = curve.band(confidence, kind)
         counted = None
         if bins is not None:
-            places = np.minimum((p * bins).astype(np.intp), bins - 1)
-            counted = Dots.of(problem, places, z, f"{bins} bins of equal width")
+            counted = Dots.of(problem, bin_numbers(p, bins), z, f"{bins} bins of equal width")
         counts, _ = np.histogram(np.clip(p, edges[0], edges[-1]), edges, weights=problem.weights)
         return cls(
             grid,

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from riskalign.data.notions import BINARY, CLASSWISE, TOP_LABEL
 from riskalign.data.sample import Sample
 from riskalign.data.validation import as_sample
+from riskalign.equations.arrays import FloatArray, IntArray
 from riskalign.equations.losses import L2
 from riskalign.equations.problem import Problem
 from riskalign.options import make_case
+
+TOGETHER = 100
+"""Classes up to which the curve of one is that of the class-wise error; of more, its own."""
 
 LONGEST = 24
 """Letters of a class's name that are written."""
@@ -57,6 +63,23 @@ def problem_of(sample: Sample, notion: str | None, pos_label: object) -> tuple[P
         subject = named(sample.classes[1])
         (problem,) = make_case(sample, BINARY.name, "l2").problems
     return problem, f"predicted probability of {subject}"
+
+
+def is_classwise(n_classes: int, pos_label: object) -> bool:
+    """Whether the curve of a class is taken from the class-wise error's."""
+    return pos_label is not None and 2 < n_classes <= TOGETHER
+
+
+def bin_numbers(p: FloatArray, n_bins: int) -> IntArray:
+    """The bins (0, 1/b], ..., ((b - 1)/b, 1] of probabilities ``(n,)``; 0 is in the first.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> bin_numbers(np.array([0.0, 0.2, 0.21, 1.0]), 5).tolist()
+    [0, 0, 1, 4]
+    """
+    return np.clip(np.ceil(p * n_bins).astype(np.intp) - 1, 0, n_bins - 1)
 
 
 def column_of(sample: Sample, label: object) -> int:

@@ -11,6 +11,7 @@ from scipy.special import expit
 from riskalign.equations.arrays import FloatArray
 from riskalign.equations.problem import Problem
 from riskalign.methods.curve import ReliabilityCurve
+from riskalign.plots.problems import bin_numbers
 
 LOGIT_END = 9.0
 """Where a logit axis ends: at a probability of 1.2e-4, and its mirror image."""
@@ -84,7 +85,7 @@ class Bins:
     def of(cls, problem: Problem) -> Bins:
         """The bins (0, 1/15], ..., (14/15, 1] of a one-dimensional problem; 0 is in the first."""
         p, w = problem.predictions, problem.weights
-        bin_of = np.clip(np.ceil(p * N_BINS).astype(np.intp) - 1, 0, N_BINS - 1)
+        bin_of = bin_numbers(p, N_BINS)
 
         def total(values: FloatArray) -> FloatArray:
             sums: FloatArray = np.bincount(bin_of, values, N_BINS).astype(np.float64)
