@@ -70,8 +70,10 @@ def sketch(
         reading = Reading.of(columns, **options)
     elif hasattr(data, "npartitions") and hasattr(data, "columns"):
         options |= {"label": label, "probs": probs, "by": by, "weight": weight}
+        names = {str(name): name for name in data.columns}
         reading = Reading.of([str(name) for name in data.columns], **options)
-        parts = [(part,) for part in data[reading.columns].to_delayed()]
+        chosen = data[[names[name] for name in reading.columns]]
+        parts = [(part,) for part in chosen.to_delayed()]
     else:
         raise TypeError(
             "`data` must be a dask data frame or a pair (y_true, y_prob) of dask arrays; found "
@@ -91,6 +93,11 @@ def _blocks(arrays: Sequence[Any]) -> tuple[list[tuple[Any, ...]], list[str]]:
     if len(arrays) not in (2, 3) or not all(hasattr(array, "chunks") for array in arrays):
         raise TypeError("`data` must be a pair (y_true, y_prob) of dask arrays.")
     y_prob = arrays[1]
+    if y_prob.ndim == 2 and y_prob.shape[1] == 1:
+        raise ValueError(
+            "`y_prob` must have shape (n,) or (n, K) with K >= 2; found one column. Pass "
+            "`y_prob[:, 0]`, the probability of the positive class."
+        )
     if y_prob.ndim == 2 and len(y_prob.chunks[1]) > 1:
         y_prob = y_prob.rechunk({1: -1})
     blocks = []
@@ -105,6 +112,11 @@ def _blocks(arrays: Sequence[Any]) -> tuple[list[tuple[Any, ...]], list[str]]:
                 )
             array = array.rechunk({0: y_prob.chunks[0]})
         blocks.append(array.to_delayed().ravel().tolist())
+        if len(blocks[-1]) != len(blocks[0]):
+            raise ValueError(
+                f"`{name}` has {len(blocks[-1])} blocks and `{names[0]}` {len(blocks[0])}, and "
+                "their lengths are not known. Call `compute_chunk_sizes` of the arrays first."
+            )
     return list(zip(*blocks, strict=True)), names
 
 
@@ -115,7 +127,8 @@ def _sketched(
     pyarrow, _ = import_pyarrow()
     place = f"partition {number}"
     if len(part) == 1:
-        table = pyarrow.Table.from_pandas(part[0], preserve_index=False)
+        frame = part[0].set_axis([str(name) for name in part[0].columns], axis=1)
+        table = pyarrow.Table.from_pandas(frame, preserve_index=False)
     else:
         lengths = {len(array) for array in part}
         if len(lengths) > 1:

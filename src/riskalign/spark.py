@@ -14,8 +14,8 @@ from riskalign.sketches.groups import Groups, merged_bytes, sketches_of
 TREE = (64, 8)
 """Tasks that merge sketches before the driver does, level by level."""
 
-SKETCH = "sketch"
-"""Name of the column of bytes."""
+GROUP, SKETCH = "group", "sketch"
+"""Names of the columns of groups and of bytes."""
 
 
 def sketch(
@@ -67,38 +67,41 @@ def sketch(
     )
     settings = {"notion": notion, "exact_limit": exact_limit, "bits": bits}
     rows = _selected(df, reading.columns)
-    types = _types(rows, by)
+    types = _types(None if by is None else df.schema[by].dataType)
     rows = rows.mapInArrow(partial(_of_partition, reading, settings), types)
     for n_tasks in TREE if tree else TREE[:1] if by is not None else ():
-        keys = () if by is None else (by,)
-        rows = rows.repartition(n_tasks, *keys).mapInArrow(partial(_of_sketches, by), types)
-    found = [(None if by is None else row[by], bytes(row[SKETCH])) for row in rows.collect()]
+        keys = () if by is None else (GROUP,)
+        merge = partial(_of_sketches, by is not None)
+        rows = rows.repartition(n_tasks, *keys).mapInArrow(merge, types)
+    found = [(None if by is None else row[GROUP], bytes(row[SKETCH])) for row in rows.collect()]
     blobs = merged_bytes({key: blob} for key, blob in found)
     return sketches_of(blobs, grouped=by is not None)
 
 
 def _selected(df: Any, columns: Sequence[str]) -> Any:
-    """The columns that are read, ML vectors as arrays."""
+    """The columns that are read, ML vectors as arrays; numbered, since names may hold dots.
+
+    Spark takes a dot in a name that is not quoted for the way into a struct, and does not quote.
+    """
     from pyspark.sql import functions
 
     selected = []
-    for name in columns:
+    for number, name in enumerate(columns):
         column = functions.col("`" + name.replace("`", "``") + "`")
         if type(df.schema[name].dataType).__name__ == "VectorUDT":
             from pyspark.ml.functions import vector_to_array
 
-            column = vector_to_array(column)
-        selected.append(column.alias(name))
+            # It fails without a word of the column where there is no vector.
+            column = functions.when(column.isNotNull(), vector_to_array(column))
+        selected.append(column.alias(f"column_{number}"))
     return df.select(*selected)
 
 
-def _types(rows: Any, by: str | None) -> Any:
-    """The columns of sketches: the group, if there are groups, and bytes."""
+def _types(kind: Any) -> Any:
+    """The columns of sketches: the group, if there are groups of some type, and bytes."""
     from pyspark.sql.types import BinaryType, StructField, StructType
 
-    if by == SKETCH:
-        raise ValueError(f"`by={SKETCH!r}` is the name of the column of sketches. Rename it.")
-    groups = [] if by is None else [StructField(by, rows.schema[by].dataType)]
+    groups = [] if kind is None else [StructField(GROUP, kind)]
     return StructType([*groups, StructField(SKETCH, BinaryType())])
 
 
@@ -114,34 +117,36 @@ def _of_partition(
 
     def numbered() -> Batches:
         first = 0
-        for batch in batches:
+        for given in batches:
+            batch = given.rename_columns(reading.columns)
             kinds.append(None if reading.by is None else batch.schema.field(reading.by).type)
             yield batch, place, first
             first += len(batch)
 
     blobs = Groups(reading, settings).add(numbered()).to_bytes()
     if blobs:
-        yield _batch(blobs, reading.by, kinds[0])
+        yield _batch(blobs, kinds[0])
 
 
-def _of_sketches(by: str | None, batches: Iterator[Any]) -> Iterator[Any]:
+def _of_sketches(grouped: bool, batches: Iterator[Any]) -> Iterator[Any]:
     """The sketches of a task's rows, merged by group."""
     kinds: list[Any] = []
 
     def parts() -> Iterator[dict[Any, bytes]]:
         for batch in batches:
-            kinds.append(None if by is None else batch.schema.field(by).type)
+            kinds.append(batch.schema.field(GROUP).type if grouped else None)
             for row in batch.to_pylist():
-                yield {None if by is None else row[by]: row[SKETCH]}
+                yield {row[GROUP] if grouped else None: row[SKETCH]}
 
     blobs = merged_bytes(parts())
     if blobs:
-        yield _batch(blobs, by, kinds[0])
+        yield _batch(blobs, kinds[0])
 
 
-def _batch(blobs: dict[Any, bytes], by: str | None, kind: Any) -> Any:
+def _batch(blobs: dict[Any, bytes], kind: Any) -> Any:
+    """Sketches as rows; `kind` is the type of the groups, None where there are none."""
     pyarrow, _ = import_pyarrow()
-    columns = {} if by is None else {by: pyarrow.array(list(blobs), kind)}
+    columns = {} if kind is None else {GROUP: pyarrow.array(list(blobs), kind)}
     return pyarrow.RecordBatch.from_pydict(
         columns | {SKETCH: pyarrow.array(list(blobs.values()), pyarrow.binary())}
     )

@@ -72,6 +72,11 @@ class TestSchedulers:
         lazy = riskalign.dask.sketch((y, p), notion="classwise", classes=["a", "b", "c"])
         assert lazy.compute(scheduler=scheduler).to_bytes() == classwise
 
+    def test_numbers_as_names(self, frame, binary, scheduler):
+        numbered = frame[["p", "y"]].set_axis([0, 1], axis=1)
+        lazy = riskalign.dask.sketch(dd.from_pandas(numbered, npartitions=3), label="1", probs="0")
+        assert lazy.compute(scheduler=scheduler).to_bytes() == binary
+
 
 class TestLazy:
     def test_nothing_is_read_before_compute(self, ddf):
@@ -125,6 +130,16 @@ class TestBadRows:
         y, p = da.zeros(10, chunks=5), da.zeros(12, chunks=5)
         with pytest.raises(ValueError, match="`y_true` and `y_prob` must have the same length"):
             riskalign.dask.sketch((y, p))
+
+    def test_one_column(self):
+        y, p = da.zeros(10, chunks=5), da.zeros((10, 1), chunks=(5, 1))
+        with pytest.raises(ValueError, match=r"found one column. Pass `y_prob\[:, 0\]`"):
+            riskalign.dask.sketch((y, p))
+
+    def test_different_numbers_of_unknown_blocks(self):
+        y, p = (da.ones(12, chunks=chunk) for chunk in (3, 4))
+        with pytest.raises(ValueError, match="has 3 blocks and `y_true` 4, and their lengths"):
+            riskalign.dask.sketch((y[y > 0], p[p > 0]))
 
     def test_other_things(self):
         with pytest.raises(TypeError, match="dask data frame or a pair"):

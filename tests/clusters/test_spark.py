@@ -80,6 +80,24 @@ class TestColumns:
         found = riskalign.spark.sketch(df, by="day", tree=tree, **BINARY)
         assert {day: sketch.to_bytes() for day, sketch in found.items()} == days
 
+    @pytest.mark.parametrize("by", [None, "the.day"])
+    def test_names_with_dots(self, df, binary, days, by):
+        dotted = df.select(
+            df.y.alias("y.true"), df.p.alias("p.`1`"), df.day.alias("the.day"), "kind"
+        )
+        found = riskalign.spark.sketch(dotted, label="y.true", probs="p.`1`", by=by)
+        if by is None:
+            assert found.to_bytes() == binary
+        else:
+            assert {day: sketch.to_bytes() for day, sketch in found.items()} == days
+
+    def test_vectors_that_are_missing(self, spark):
+        rows = [(0, Vectors.dense([0.2, 0.8])), (1, None), (1, Vectors.dense([0.5, 0.5]))]
+        df = spark.createDataFrame(rows, ["label", "probability"]).coalesce(1)
+        expected = "partition 0, column 'probability', row 1: found lists of different lengths, or"
+        with pytest.raises(Exception, match=expected):
+            riskalign.spark.sketch(df, label="label", probs="probability")
+
 
 class TestPartitions:
     def test_skewed_and_empty(self, df, binary):

@@ -132,6 +132,17 @@ class TestSources:
         found = ra.sketch_batches(table, by="on")
         assert {key: sketch.n_samples for key, sketch in found.items()} == {day: 2, None: 1}
 
+    def test_run_end_encoding(self):
+        columns = {"y": [0, 0, 1, 1], "p": [0.1, 0.1, 0.9, 0.9], "day": ["a", "a", "a", "b"]}
+        encoded = pa.table(
+            {name: pa.compute.run_end_encode(pa.array(own)) for name, own in columns.items()}
+        )
+        found = ra.sketch_batches(encoded, by="day", label="y", probs="p")
+        expected = ra.sketch_batches(pa.table(columns), by="day", label="y", probs="p")
+        assert list(found) == ["a", "b"]
+        for day, sketch in found.items():
+            assert sketch.to_bytes() == expected[day].to_bytes()
+
     def test_weights(self, table, folder):
         y, p, w = (table[name].to_numpy() for name in ("target", "score", "w"))
         expected = ra.CalibrationSketch().update(y, p, sample_weight=w)
@@ -243,6 +254,18 @@ class TestFaults:
         pq.write_table(pa.table({"y": [0, 1], "q": [0.1, 0.2]}), tmp_path / "b.parquet")
         with pytest.raises(ValueError, match=r"b\.parquet: the column 'p' is not there"):
             ra.sketch_batches(tmp_path)
+
+    def test_columns_that_some_frames_lack(self):
+        frames = [{"y": [0, 1], "p": [0.1, 0.9]}, {"y": [0, 1], "q": [0.1, 0.9]}]
+        with pytest.raises(ValueError, match="frame 1 of the source: the column 'p' is not there"):
+            ra.sketch_batches(frames, label="y", probs="p")
+
+    @pytest.mark.parametrize("option", ["label", "by"])
+    def test_columns_of_parts(self, option):
+        parts = [{"a": 1}, {"a": 2}]
+        table = pa.table({"y": [0, 1], "p": [0.1, 0.9], "parts": parts})
+        with pytest.raises(ValueError, match=rf"column 'parts' of `{option}` holds struct<a: int"):
+            ra.sketch_batches(table, **({"label": "y", "probs": "p"} | {option: "parts"}))
 
     def test_nothing_to_read(self, tmp_path):
         with pytest.raises(FileNotFoundError, match="no Parquet files in it"):

@@ -124,6 +124,10 @@ class Reading:
         place : what the batch is part of, for errors: a file, or a partition
         first : number of the batch's first row there
         """
+        batch = _decoded(batch)
+        for name, option in ((self.by, "by"), (self.layout.label, "label")):
+            if name is not None:
+                _check_plain(batch.column(name), name, option)
         step = max(1, CELLS // self.width(batch))
         for start in range(0, len(batch), step):
             part = batch.slice(start, step)
@@ -258,6 +262,27 @@ def _refuse(
 def _numbers(column: Any, name: str, place: str, first: int) -> FloatArray:
     _refuse(_missing(column), place, first, name, "nothing (null or NaN)")
     return _as_float(column, name)
+
+
+def _decoded(batch: Any) -> Any:
+    """The batch without run-end encoding, which few functions of Arrow understand."""
+    pyarrow, _ = import_pyarrow()
+    encoded = pyarrow.types.is_run_end_encoded
+    if not any(map(encoded, batch.schema.types)):
+        return batch
+    columns = [
+        pyarrow.compute.run_end_decode(column) if encoded(column.type) else column
+        for column in batch.columns
+    ]
+    return pyarrow.RecordBatch.from_arrays(columns, batch.schema.names)
+
+
+def _check_plain(column: Any, name: str, option: str) -> None:
+    if import_pyarrow()[0].types.is_nested(column.type):
+        raise ValueError(
+            f"column {name!r} of `{option}` holds {column.type}; one number or name per row is "
+            "needed. Choose another column, or make one from its parts."
+        )
 
 
 def _missing(column: Any) -> BoolArray:

@@ -65,7 +65,9 @@ def open_source(source: object) -> Source:
         return _of_relation(source)
     if _is_frame(source):
         reader = _reader(source)
-        return Source(list(reader.schema.names), lambda reading: [lambda: _stream([reader])])
+        return Source(
+            list(reader.schema.names), lambda reading: [lambda: _stream([reader], reading)]
+        )
     if isinstance(source, Iterable):
         frames = iter(source)
         first = next(frames, None)
@@ -74,7 +76,7 @@ def open_source(source: object) -> Source:
         head = _reader(first)
         rest = (_reader(frame) for frame in frames)
         return Source(
-            list(head.schema.names), lambda reading: [lambda: _stream(_chain(head, rest))]
+            list(head.schema.names), lambda reading: [lambda: _stream(_chain(head, rest), reading)]
         )
     raise TypeError(_wrong_source(source))
 
@@ -148,7 +150,8 @@ def of_dataset(dataset: Any) -> Source:
     if not all(isinstance(fragment, ParquetFileFragment) for fragment in fragments):
 
         def scanned(reading: Reading) -> list[Callable[[], Batches]]:
-            return [lambda: _stream([dataset.scanner(columns=reading.columns).to_reader()])]
+            reader = dataset.scanner(columns=reading.columns).to_reader()
+            return [lambda: _stream([reader], reading)]
 
         return Source(list(dataset.schema.names), scanned)
     return Source(list(dataset.schema.names), lambda reading: _spans(fragments, reading))
@@ -219,12 +222,10 @@ def _row_groups(span: Sequence[tuple[Any, int, int]], reading: Reading) -> Batch
             raise ValueError(f"{path}: the file cannot be read ({_reason(error)}).") from None
 
 
-def _check_columns(columns: Sequence[str], there: Sequence[str], path: str) -> None:
+def _check_columns(columns: Sequence[str], there: Sequence[str], place: str) -> None:
     missing = [name for name in columns if name not in there]
     if missing:
-        raise ValueError(
-            f"{path}: the column {missing[0]!r} is not there, as it is in other files."
-        )
+        raise ValueError(f"{place}: the column {missing[0]!r} is not there, as it is in others.")
 
 
 def _rows_at_a_time(file: Any, reading: Reading, path: str) -> int:
@@ -254,7 +255,7 @@ def _with_keys(batch: Any, keys: dict[str, Any], columns: Sequence[str]) -> Any:
 def _of_lazy_frame(frame: Any) -> Source:
     def spans(reading: Reading) -> list[Callable[[], Batches]]:
         wanted = frame.select(reading.columns)
-        return [lambda: _stream(map(_reader, wanted.collect_batches()))]
+        return [lambda: _stream(map(_reader, wanted.collect_batches()), reading)]
 
     return Source(list(frame.collect_schema().names()), spans)
 
@@ -264,7 +265,7 @@ def _of_relation(relation: Any) -> Source:
         quoted = ", ".join('"' + name.replace('"', '""') + '"' for name in reading.columns)
         wanted = relation.project(quoted)
         reader = getattr(wanted, "to_arrow_reader", wanted.fetch_arrow_reader)  # its name changed
-        return [lambda: _stream([reader(CELLS)])]
+        return [lambda: _stream([reader(CELLS)], reading)]
 
     return Source(list(relation.columns), spans)
 
@@ -274,10 +275,11 @@ def _chain(first: Any, rest: Iterable[Any]) -> Iterator[Any]:
     yield from rest
 
 
-def _stream(readers: Iterable[Any]) -> Batches:
+def _stream(readers: Iterable[Any], reading: Reading) -> Batches:
     """The batches of readers one after the other, their rows numbered from the first."""
     first = 0
-    for reader in readers:
+    for number, reader in enumerate(readers):
+        _check_columns(reading.columns, reader.schema.names, f"frame {number} of the source")
         for batch in reader:
             yield batch, "the source", first
             first += len(batch)
