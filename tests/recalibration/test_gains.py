@@ -77,3 +77,30 @@ def test_no_error_to_remove():
     assert (
         str(gain) == "temperature scaling: there is no calibration error to remove, log loss +0.0%"
     )
+
+
+def test_notebooks_show_a_table():
+    data = ra.datasets.temperature(300, 3, t2=0.5, seed=0)
+    gains = recalibration_gains(data.y_true, data.y_prob, methods=["temperature", "matrix"])
+    assert isinstance(gains, list)
+    page = gains._repr_html_()
+    assert page.count("<tr>") == 3
+    assert "matrix scaling" in page
+    assert f"{gains[0].log_loss_after:.4f}" in page
+    assert (
+        recalibration_gains(data.y_true, data.y_prob, methods=[])._repr_html_().count("<td>") == 0
+    )
+
+
+def test_notebooks_show_a_calibrator():
+    data = ra.datasets.temperature(300, 2, t2=0.5, seed=0)
+    names = np.array(["<a>", "b"], dtype=object)
+    options = {"method": "temperature", "classes": names.tolist()}
+    calibrator = ra.fit_calibrator(names[data.y_true], data.y_prob, **options)
+    page = calibrator._repr_html_()
+    assert "&lt;a&gt;, b" in page
+    assert "<a>" not in page
+    assert f"<td>{100 * calibrator([0.9])[0]:.1f}%</td>" in page
+    many = ra.datasets.temperature(300, 12, seed=0)
+    calibrator = ra.fit_calibrator(many.y_true, many.y_prob, method="temperature")
+    assert "and 4 more" in calibrator._repr_html_()

@@ -21,11 +21,17 @@ from riskalign.data.validation import (
     as_sample,
     one_of,
 )
+from riskalign.display.notebook import framed
+from riskalign.display.numbers import percent, shortened
+from riskalign.display.table import Row
 from riskalign.equations.arrays import FloatArray
 from riskalign.recalibration.calibrators import CALIBRATORS
 from riskalign.recalibration.kernel import Recalibration
 from riskalign.recalibration.scaling import Scaling
 from riskalign.recalibration.stored import ARRAYS, State, from_state, state_of
+
+SHOWN, WIDEST = 8, 80
+"""Classes that notebooks name, and letters of their names."""
 
 FORMAT, VERSION = "riskalign calibrator", 1
 LARGEST = 1_000_000_000
@@ -86,6 +92,19 @@ class FittedCalibrator:
     def __repr__(self) -> str:
         """One line."""
         return f"<{self.method} calibrator of {len(self.classes)} classes>"
+
+    def _repr_html_(self) -> str:
+        """What it is, and for two classes what becomes of some probabilities, for notebooks."""
+        names = ", ".join(map(str, self.classes[:SHOWN]))
+        more = f" and {len(self.classes) - SHOWN:,} more" if len(self.classes) > SHOWN else ""
+        rows = [Row("classes", f"{len(self.classes):,}", "", shortened(names, WIDEST) + more)]
+        grid: list[tuple[str, ...]] = []
+        if len(self.classes) == 2:
+            p = np.array([0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99])
+            R = self.recalibrated(np.stack([1 - p, p], axis=1))[:, 1]
+            head = ("predicted", "recalibrated")
+            grid = [head, *((percent(a), percent(b)) for a, b in zip(p, R, strict=True))]
+        return framed(f"{self.method.capitalize()} calibrator", "", rows, grid=grid)
 
     def to_bytes(self, kind: str = ".json") -> bytes:
         """The calibrator as the content of a ".json" or an ".npz" file; no code is stored.

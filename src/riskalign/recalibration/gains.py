@@ -10,6 +10,8 @@ import numpy as np
 from riskalign.data.hashing import hash_rows
 from riskalign.data.sample import Sample
 from riskalign.data.validation import as_sample
+from riskalign.display.notebook import framed
+from riskalign.display.numbers import number
 from riskalign.equations.arrays import FloatArray, floored_log
 from riskalign.equations.losses import ProperLoss
 from riskalign.estimate import calibration_error
@@ -88,6 +90,27 @@ class Gain:
         return f"{self.description}: {of_error}, log loss {change:+.1%}"
 
 
+class Gains(list[Gain]):
+    """The gains of several methods: a list that notebooks show as a table."""
+
+    def _repr_html_(self) -> str:
+        """A row per method, for notebooks."""
+        head = ("method", "calibration error", "log loss", "change")
+        rows = [
+            (
+                gain.description,
+                f"{number(max(gain.error_before, 0.0))} to {number(max(gain.error_after, 0.0))}",
+                f"{number(gain.log_loss_before)} to {number(gain.log_loss_after)}",
+                f"{gain.log_loss_after / gain.log_loss_before - 1:+.1%}"
+                if gain.log_loss_before
+                else "",
+            )
+            for gain in self
+        ]
+        n = f"{self[0].n:,} rows, cross-fitted" if self else ""
+        return framed("What recalibration would gain", n, [], grid=[head, *rows])
+
+
 def recalibration_gains(
     y_true: object,
     y_prob: object,
@@ -114,7 +137,7 @@ def recalibration_gains(
     Returns
     -------
     list of Gain
-        In the order of `methods`, from the simplest to the most flexible.
+        In the order of `methods`, from the simplest to the most flexible. Notebooks show a table.
 
     Examples
     --------
@@ -127,7 +150,7 @@ def recalibration_gains(
     True
     """
     sample = as_sample(y_true, y_prob, sample_weight, from_logits, normalize, ignore_index, classes)
-    return gains_of(some_rows(sample), methods, notion, loss)
+    return Gains(gains_of(some_rows(sample), methods, notion, loss))
 
 
 def gains_of(
@@ -213,5 +236,6 @@ def _description(sample: Sample, method: str) -> str:
     return {
         "platt": "Platt scaling (slope and shift of the log-odds)",
         "vector": "vector scaling (slope and shift per class)",
+        "matrix": "matrix scaling (all pairs of classes)",
         "kernel": "kernel calibrator (scaling, then smoothed residuals)",
     }[method]
