@@ -305,6 +305,7 @@ def test_a_reliability_curve_equals_the_oracle(notion, kernel):
         notion=notion,
         kernel=kernel,
         bandwidth=h,
+        estimator="plugin",
         sample_weight=weights,
         engine="exact",
     )
@@ -333,6 +334,7 @@ def test_integer_weights_equal_repetition(case, data, kernel, h, notion):
         "notion": notion,
         "kernel": kernel,
         "bandwidth": h,
+        "estimator": "plugin",
         "engine": "exact",
     }
     weighted = ra.reliability_curve(case.y, case.f, sample_weight=counts, **options)
@@ -343,6 +345,17 @@ def test_integer_weights_equal_repetition(case, data, kernel, h, notion):
     known = ~(np.isnan(weighted.conditional) | np.isnan(repeated.conditional))
     np.testing.assert_allclose(weighted.conditional[known], repeated.conditional[known], atol=1e-10)
     np.testing.assert_allclose(weighted.density, repeated.density, rtol=1e-9)
+
+
+@pytest.mark.parametrize("notion", ["binary", "top-label", "classwise", "canonical"])
+def test_a_curve_is_that_of_the_error_and_of_a_sketch(notion):
+    data = ra.datasets.wavy(300, 2 if notion == "binary" else 3, seed=2)
+    grid = data.y_prob[:5] if notion == "canonical" else [0.1, 0.4, 0.8]
+    curve = ra.reliability_curve(data.y_true, data.y_prob, grid=grid, notion=notion)
+    result = ra.calibration_error(data.y_true, data.y_prob, notion=notion)
+    sketch = ra.CalibrationSketch(notion, len(data.y_prob.T)).update(data.y_true, data.y_prob)
+    for other in (result.reliability_curve(grid), sketch.reliability_curve(grid=grid)):
+        np.testing.assert_allclose(other.conditional, curve.conditional, rtol=1e-9)
 
 
 def test_a_number_is_an_even_grid():

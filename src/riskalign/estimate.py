@@ -215,12 +215,12 @@ def reliability_curve(
     grid: object = 101,
     notion: str | None = None,
     loss: str | ProperLoss = "l2",
-    estimator: str = "plugin",
+    estimator: str = "debiased",
     bandwidth: Bandwidth | None = None,
     kernel: str = "dirichlet",
     candidates: Candidates = None,
     power: float = 2,
-    start: str = "identity",
+    start: str = "logistic",
     sample_weight: object = None,
     from_logits: bool = False,
     normalize: bool = False,
@@ -237,8 +237,8 @@ def reliability_curve(
         Number of evenly spaced probabilities, the probabilities ``(m,)``, or for the
         canonical notion points of the simplex ``(m, K)``.
     others
-        As for `calibration_error`. "debiased" curves smooth residuals, others labels; their
-        bandwidth is risk-aligned by default, and the kernel's coordinates with it.
+        As for `calibration_error`: by default the curve is the R behind its error.
+        "debiased" curves smooth residuals, others labels.
 
     Returns
     -------

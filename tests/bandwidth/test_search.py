@@ -8,19 +8,8 @@ import pytest
 from cases import CRITERIA, HARD, ordinary
 from hypothesis import given
 from hypothesis import strategies as st
-from oracle_debiased import flattened
 
 import riskalign as ra
-from riskalign.bandwidth.criteria import CRITERIA as BY_NAME
-from riskalign.bandwidth.criteria import risk_alignment
-from riskalign.bandwidth.search import Search, align
-from riskalign.data.notions import NOTIONS
-from riskalign.data.validation import as_sample
-from riskalign.equations.kernels import DIRICHLET
-from riskalign.equations.losses import L2
-from riskalign.equations.problem import Problem
-from riskalign.equations.simplex import FLATTENINGS
-from riskalign.smoothing import choose_smoother
 
 CASE = ordinary(40, 3, seed=8)
 PAPER_ONE = np.concatenate([np.geomspace(1e-4, 1e-1, 60), np.linspace(0.1, 0.2, 10)])
@@ -278,55 +267,6 @@ def test_each_class_is_searched_on_its_own():
         alone = ra.select_bandwidth((CASE.y == k).astype(int), CASE.f[:, k], candidates=PAPER_ONE)
         assert alone.value == found.value[k]
         np.testing.assert_allclose(alone.objective, found.objective[k], rtol=1e-12)
-
-
-# Coordinates of the kernel.
-
-
-def in_coordinates(problems, tau, criterion, engine="exact"):
-    """A search whose kernel sees f^tau."""
-    smoother = choose_smoother(problems, DIRICHLET, engine)
-    return Search(problems, smoother, DIRICHLET, criterion, False, flattening=tau)
-
-
-@pytest.mark.parametrize("tau", [1.0, 0.5, 0.25])
-@pytest.mark.parametrize("criterion", CRITERIA)
-def test_the_kernel_sees_flattened_predictions_and_the_criterion_f(criterion, tau):
-    case = HARD["weights"]
-    y, f, weights = case.plain
-    problem = Problem("all", case.f, case.y, np.array(weights), L2)
-    made = BY_NAME[criterion](2.0)
-    (found,) = in_coordinates([problem], tau, made).over(np.array([0.02, 0.1, 0.5]))
-    assert found.flattening == tau
-    x = tuple(flattened(point, tau) for point in f)
-    for h, objective in zip((0.02, 0.1, 0.5), found.objective, strict=True):
-        expected = 0.0
-        for i, (R, density) in enumerate(oracle.leave_one_out(x, y, weights, "dirichlet", h)):
-            loss, own = oracle.brier(f[i]), y[i]
-            term = {
-                "risk-alignment": (oracle.dot(R, loss) - loss[own]) ** 2,
-                "likelihood": -density,
-                "cross-validation": oracle.brier(R)[own],
-            }[criterion]
-            expected += weights[i] * term
-        assert objective == pytest.approx(expected, rel=1e-9)
-
-
-@pytest.mark.parametrize("engine", ["exact", "grid"])
-def test_alignment_takes_the_coordinates_of_the_least_objective(engine):
-    data = ra.datasets.peaked(400, 3, seed=0)
-    sample = as_sample(data.y_true, data.y_prob)
-    problems = NOTIONS["classwise"].problems(sample, L2)
-    found = align(problems, DIRICHLET, engine, progress=False)
-    each = {
-        tau: in_coordinates(problems, tau, risk_alignment(2.0), engine).continuous()
-        for tau in FLATTENINGS
-    }
-    for k, curve in enumerate(found):
-        own = each[curve.flattening][k]
-        assert (curve.value, curve.objective.min()) == (own.value, own.objective.min())
-        assert curve.objective.min() == min(curves[k].objective.min() for curves in each.values())
-    assert any(curve.flattening < 1 for curve in found)  # peaked predictions crowd the corners
 
 
 # Progress.

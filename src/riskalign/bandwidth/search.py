@@ -8,14 +8,13 @@ from numbers import Real
 
 import numpy as np
 
-from riskalign.bandwidth.criteria import CRITERIA, Criterion, risk_alignment
+from riskalign.bandwidth.criteria import CRITERIA, Criterion
 from riskalign.bandwidth.minimum import Minimum, curve_over, lattice_of
 from riskalign.bandwidth.result import BandwidthSearch, Curve
 from riskalign.data.validation import one_of
 from riskalign.equations.arrays import FloatArray, IntArray, as_slice
 from riskalign.equations.kernels import Kernel
 from riskalign.equations.problem import Problem
-from riskalign.equations.simplex import FLATTENINGS
 from riskalign.progress import track
 from riskalign.smoothing import Average, Request, Smoother, Tuning, choose_smoother
 
@@ -34,30 +33,6 @@ def paper_candidates(n_classes: int) -> FloatArray:
             ]
         )
     )
-
-
-def align(
-    problems: Sequence[Problem],
-    kernel: Kernel,
-    engine: str,
-    power: float = 2.0,
-    progress: bool | None = None,
-) -> list[Curve]:
-    """Bandwidth and coordinates f^tau of each problem by risk alignment, tau in `FLATTENINGS`.
-
-    One bandwidth cannot serve the middle of the simplex and predictions that crowd its
-    corners, so that risk alignment over-smooths those; in their own coordinates it does not.
-    """
-    smoother = choose_smoother(problems, kernel, engine)
-    criterion = risk_alignment(power)
-    curves = [
-        Search(problems, smoother, kernel, criterion, progress, flattening=tau).continuous()
-        for tau in FLATTENINGS
-    ]
-    return [
-        min(own, key=lambda curve: float(curve.objective.min()))
-        for own in zip(*curves, strict=True)
-    ]
 
 
 INDISTINCT = 3e-7
@@ -135,7 +110,7 @@ class Search:
     """Minimises a criterion over bandwidths, for all problems of a smoother at once.
 
     `exact`, where given, is a smoother in float64 that decides between candidates which the
-    fast one cannot tell apart. The kernel sees f^flattening, the criterion f itself.
+    fast one cannot tell apart.
     """
 
     problems: Sequence[Problem]
@@ -144,13 +119,10 @@ class Search:
     criterion: Criterion
     progress: bool | None = None
     exact: Smoother | None = None
-    flattening: float = 1.0
 
     def over(self, candidates: FloatArray) -> list[Curve]:
         """The exact minimum over candidates ``(H,)``."""
-        requests = [
-            (k, self._at(h)) for k in range(len(self.problems)) for h in candidates.tolist()
-        ]
+        requests = [(k, Tuning(h)) for k in range(len(self.problems)) for h in candidates.tolist()]
         totals = self._totals(requests).reshape(len(self.problems), len(candidates))
         for k, problem in enumerate(self.problems):
             lowest = totals[k].min()
@@ -160,10 +132,9 @@ class Search:
                 and 1 < len(close) <= FEW
                 and len(problem.labels) <= AFFORDABLE
             ):
-                wanted = [(k, self._at(h)) for h in candidates[close].tolist()]
+                wanted = [(k, Tuning(h)) for h in candidates[close].tolist()]
                 totals[k, close] = replace(self, smoother=self.exact)._totals(wanted)
-        curves = map(curve_over, self.problems, [candidates] * len(totals), totals)
-        return [replace(curve, flattening=self.flattening) for curve in curves]
+        return list(map(curve_over, self.problems, [candidates] * len(totals), totals))
 
     def continuous(self) -> list[Curve]:
         """The minimum over the kernel's range: bracket on some rows, refine on all."""
@@ -172,20 +143,17 @@ class Search:
         octaves = np.union1d(np.arange(0, len(lattice), 2), [len(lattice) - 1])
         rows = self._some_rows()
         numbers = range(len(self.problems))
-        requests = [(k, self._at(h)) for k in numbers for h in lattice[octaves].tolist()]
+        requests = [(k, Tuning(h)) for k in numbers for h in lattice[octaves].tolist()]
         bracket = np.full((len(self.problems), len(lattice)), np.nan)
         bracket[:, octaves] = self._totals(requests, rows).reshape(len(self.problems), -1)
         minima = [
             Minimum(problem, lattice, objective, rows is None)
             for problem, objective in zip(self.problems, bracket, strict=True)
         ]
-        while wanted := [(k, self._at(h)) for k in numbers for h in minima[k].next_bandwidths()]:
+        while wanted := [(k, Tuning(h)) for k in numbers for h in minima[k].next_bandwidths()]:
             for (k, tuning), total in zip(wanted, self._totals(wanted).tolist(), strict=True):
                 minima[k].add(tuning.bandwidth, total)
-        return [replace(minimum.curve(), flattening=self.flattening) for minimum in minima]
-
-    def _at(self, h: float) -> Tuning:
-        return Tuning(h, self.flattening)
+        return [minimum.curve() for minimum in minima]
 
     def _some_rows(self) -> IntArray | None:
         n = len(self.problems[0].labels)

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from riskalign.bandwidth.search import align
 from riskalign.bandwidth.tuning import WeightedTunings
 from riskalign.data.case import Case
 from riskalign.data.notions import Notion
@@ -32,7 +31,7 @@ from riskalign.methods.band import (
 from riskalign.methods.finer import mixed_at
 from riskalign.methods.kernel import KernelSmoother
 from riskalign.methods.residuals import Debiased, Started
-from riskalign.smoothing import Smoother, Support, Tuning, choose_smoother, condensed
+from riskalign.smoothing import Smoother, Support, choose_smoother, condensed
 from riskalign.smoothing.operator import ALONE
 
 STEP = 10
@@ -183,18 +182,12 @@ def curve_of(
     case: Case, method: KernelSmoother, points: FloatArray, engine: str, progress: bool | None
 ) -> ReliabilityCurve:
     """R at points, of smoothed labels or of a start and its smoothed residuals."""
-    if not method.smooths_residuals:
-        tunings, _ = method.tunings(case, engine, progress)
-    elif method.bandwidth is None and method.candidates is None:  # by risk alignment
-        curves = align(case.problems, KERNELS[method.kernel], engine, method.power, progress)
-        tunings = [Tuning(curve.value, curve.flattening) for curve in curves]
-    elif method.chooses_by_risk:
+    if method.smooths_residuals and method.chooses_by_risk:
         estimates = method.outcome(case, engine, progress).residuals
         assert estimates is not None
         weighted = [each.tunings for each in estimates]
         return curve_by(case, method, weighted, points, engine, estimates)
-    else:
-        tunings, _ = method.tunings(case, engine, progress)
+    tunings, _ = method.tunings(case, engine, progress)
     weighted = [WeightedTunings.given(tuning) for tuning in tunings]
     return curve_by(case, method, weighted, points, engine)
 

@@ -364,17 +364,14 @@ class CalibrationSketch:
         notion: str | None = None,
         loss: str | ProperLoss = "l2",
         estimator: str = "debiased",
-        bandwidth: Bandwidth | None = "cross-validation",
+        bandwidth: Bandwidth | None = None,
         kernel: str = "dirichlet",
         candidates: Candidates = None,
         power: float = 2,
         start: str = "logistic",
         progress: bool | None = None,
     ) -> ReliabilityCurve:
-        """The estimate of E[y | f] at points; parameters as for `reliability_curve`.
-
-        By default the curve shows the R behind the debiased error.
-        """
+        """The estimate of E[y | f] at points; parameters as for `reliability_curve`."""
         case = self.case(loss, notion)
         method = KernelSmoother(bandwidth, kernel, estimator, candidates, power, start)
         method.check(len(case.problems), case.notion.name)
