@@ -85,7 +85,7 @@ def test_every_format_keeps_what_is_no_prediction(tmp_path, kind, capsys):
     else:
         np.testing.assert_allclose(f, expected(), rtol=1e-12)
     said = capsys.readouterr().out
-    assert "vector calibrator, each row by a map learnt from 4 other folds" in said
+    assert "vector calibrator: each row is recalibrated by a map fitted on the other folds" in said
     assert "before" in said
     assert main(["calibrate", str(out), "-o", str(tmp_path / f"again{kind}"), *METHOD]) == 0
 

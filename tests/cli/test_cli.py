@@ -225,6 +225,41 @@ class TestReport:
         assert run(*options)[0] == 0
         assert run(*options, "--upper")[0] == 1
 
+    @pytest.mark.parametrize("names", [None, ["ant", "bee", "cat"]])
+    def test_lists_of_labels(self, run, three, tmp_path, names):
+        """Labels alone: a line or an entry of a list each."""
+        np.save(tmp_path / "p.npy", three.y_prob)
+        labels = [y if names is None else names[y] for y in three.y_true.tolist()]
+        (tmp_path / "y.txt").write_text("\n".join(map(str, labels)) + "\n\n")
+        (tmp_path / "y.json").write_text(json.dumps(labels))
+        classes = () if names is None else ("--classes", ",".join(names))
+        found = []
+        for kind in ("txt", "json"):
+            out = tmp_path / f"{kind}-report.json"
+            options = ("--labels", tmp_path / f"y.{kind}", *classes, *FAST, "--json", out)
+            code, _, err = run("report", tmp_path / "p.npy", *options)
+            assert (code, err) == (0, "")
+            found.append(json.loads(out.read_text())["value"])
+        assert found == [pytest.approx(ra.calibration_error(three.y_true, three.y_prob).value)] * 2
+
+    @pytest.mark.parametrize(
+        ("name", "content", "message"),
+        [
+            ("y.txt", "0\n\n1\n", "line 2 is empty"),
+            ("y.json", '{"a": 1}', "write one JSON list of labels"),
+            ("y.json", "[[1]]", "write one JSON list of labels"),
+            ("y.json", "[0, null]", "the label of row 1 is missing"),
+            ("y.json", "[0, ", "write one JSON list of labels"),
+            ("y.xml", "", "or .txt or .json with labels alone"),
+        ],
+    )
+    def test_bad_lists_of_labels(self, run, three, tmp_path, name, content, message):
+        np.save(tmp_path / "p.npy", three.y_prob)
+        (tmp_path / name).write_text(content)
+        code, _, err = run("report", tmp_path / "p.npy", "--labels", tmp_path / name, *FAST)
+        assert code == 2
+        assert message in one_line(err)
+
     @pytest.mark.parametrize("limit", ["3", "0.05", "0"])
     def test_a_limit_without_a_unit_is_refused(self, run, file, limit):
         code, _, err = run("report", file, *FAST, "--fail-above", limit)
@@ -479,6 +514,22 @@ class TestErrors:
         code, _, err = run(command[0], file, "--bins", "999999999999", *command[1:])
         assert code == 2
         assert "at most 1,000,000 bins; found 999,999,999,999" in one_line(err)
+
+    def test_weights_count_in_the_comparison_too(self, run, three, tmp_path, monkeypatch):
+        weights = np.arange(300) % 3
+        np.savez(tmp_path / "a.npz", labels=three.y_true, probs=three.y_prob, w=weights)
+        np.savez(tmp_path / "b.npz", labels=three.y_true, probs=three.conditional)
+        seen = []
+        compare = ra.compare
+        monkeypatch.setattr(
+            "riskalign.cli.report.compare",
+            lambda *given, **options: seen.append(options) or compare(*given, **options),
+        )
+        options = ("--weight", "w", "--worse-than", tmp_path / "b.npz", *FAST)
+        code, out, err = run("report", tmp_path / "a.npz", *options)
+        assert (code, err) == (1, "")
+        assert "weights from 'w'" in out
+        assert seen[0]["sample_weight"].tolist() == weights.tolist()
 
     def test_the_baseline_is_opened_before_the_work(self, run, file, tmp_path, monkeypatch):
         monkeypatch.setattr("riskalign.cli.report.survey", None)

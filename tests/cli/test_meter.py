@@ -56,3 +56,10 @@ def test_elsewhere_nothing_is_written(capsys, monkeypatch):
     with meter.listening():
         meter.stage("classes", COSTS)
     assert capsys.readouterr() == ("", "")
+
+
+def test_no_time_is_left_at_the_end():
+    meter = Meter()
+    meter.stage("p-value", COSTS)
+    assert meter.line(0.5, 10.0) == "p-value ... 85%, about 2 s left"
+    assert meter.line(1.0, 12.0) == "p-value ... 100%"

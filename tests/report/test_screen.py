@@ -283,6 +283,10 @@ class TestAdvice:
         assert "$ riskalign calibrate 'dir/a b.csv' -o 'dir/a b-calibrated.csv'" in text
         assert " \\\n      --method temperature --label truth\n" in text
         assert "falls from" in screen.advice.sentence
+        assert screen.advice.sentence.startswith("Recalibrate with temperature scaling (")
+        kernel = replace(gain("kernel", 0.9, 0.0), description="kernel calibrator (smooth)")
+        sentence = Advice("binary", 1, (kernel,), True, 500).sentence
+        assert sentence.startswith("Recalibrate with the kernel calibrator (smooth): ")
 
     def test_nothing_to_gain(self):
         data = ra.datasets.calibrated(1_500, 3, seed=0)

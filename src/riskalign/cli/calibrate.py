@@ -11,7 +11,7 @@ from riskalign.data.files.writing import check_rewritable, rewritten
 from riskalign.data.sample import Sample
 from riskalign.data.validation import as_sample
 from riskalign.equations.arrays import FloatArray, floored_log
-from riskalign.recalibration.calibrators import CALIBRATORS, FOLDS, cross_fitted
+from riskalign.recalibration.calibrators import CALIBRATORS, cross_fitted
 from riskalign.recalibration.fitted import FittedCalibrator, load_calibrator
 from riskalign.recalibration.gains import log_loss
 
@@ -82,7 +82,8 @@ def _calibrator(options: argparse.Namespace, sample: Sample) -> tuple[FittedCali
         source = options.fit
     else:
         method = options.method or DEFAULT
-        return None, f"{method} calibrator, each row by a map learnt from {FOLDS - 1} other folds"
+        how = "each row is recalibrated by a map fitted on the other folds"
+        return None, f"{method} calibrator: {how}"
     if tuple(map(str, calibrator.classes)) != sample.classes:
         raise ValueError(
             f"{source} is about the classes {_listed(calibrator.classes)}, {options.file} about "

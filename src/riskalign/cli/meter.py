@@ -72,7 +72,7 @@ class Meter:
         # A stage may report several pieces of work, one after the other: never go back.
         now = (before + share * self._costs.get(self._stage, 0.0)) / total
         self._done = max(self._done, now)
-        if self._done < ENOUGH:
+        if self._done < ENOUGH or f"{self._done:.0%}" == "100%":  # nothing is known to be left
             return f"{self._stage} ... {self._done:.0%}"
         left = elapsed * (1 - self._done) / self._done
         return f"{self._stage} ... {self._done:.0%}, about {_duration(left)} left"

@@ -322,7 +322,12 @@ def _add_reading(command: argparse.ArgumentParser) -> None:
     group = command.add_argument_group("reading")
     group.add_argument("--label", metavar="NAME", help="the column of labels")
     group.add_argument("--probs", metavar="NAMES", help="the columns of predictions")
-    group.add_argument("--labels", type=Path, metavar="FILE", help="labels in another file")
+    group.add_argument(
+        "--labels",
+        type=Path,
+        metavar="FILE",
+        help="labels in another file; also .txt, one per line, or .json",
+    )
     group.add_argument("--logits", action="store_true", help="predictions are logits")
     group.add_argument("--normalize", action="store_true", help="rescale rows to sum to one")
     group.add_argument(

@@ -25,12 +25,18 @@ examples:
 FILES = """\
 files:
   .csv .parquet .jsonl  a column of labels (y, label, target), and either one of
-                        probabilities (p, prob), several (p_<class>,
-                        prob_<class>, or a list), logits (logit_<class>), or
-                        confidence and pred. For other names, --label NAME and
-                        --probs NAME,NAME or 'prefix*'
+                        probabilities (p, prob, score), several (p_<class>,
+                        prob_<class>, score_<class>; 0, 1, ...; or a list),
+                        logits (logit_<class>), or confidence and pred. For
+                        other names, --label NAME and --probs NAME,NAME or
+                        'prefix*'
+  .jsonl                also {class: score}, lists of {"label", "score"} as
+                        pipelines of Hugging Face return them, and samples of
+                        lm-evaluation-harness (--log_samples)
   .npz                  keys labels with probs, logits, or confidence and pred
   .npy                  predictions alone, with --labels FILE
+  --labels              any of these, .txt (one label per line) or .json (a
+                        list)
 """
 
 REPORT = f"""\

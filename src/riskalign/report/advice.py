@@ -82,7 +82,9 @@ class Advice:
             name = "typical gap" if self.in_points else "calibration error"
             before, after = self.size(chosen.error_before), self.size(chosen.error_after)
             falls = f"the {name} falls from {before} to {after}, the log loss by {saved:.1%}"
-        return f"Recalibrate by {chosen.description}: {falls} (cross-fitted on {self.rows})."
+        the = "the " if "calibrator" in chosen.description else ""
+        how = f"{the}{chosen.description}"
+        return f"Recalibrate with {how}: {falls} (cross-fitted on {self.rows})."
 
     @property
     def rows(self) -> str:

@@ -258,7 +258,7 @@ def advice_section(screen: Screen, source: Sequence[str]) -> str:
         f'<p class="caption"><span class="key before"></span>before <span class="key after"></span>'
         'after, if better <span class="key worse"></span>after, if worse. '
         f"Typical gap ({html.escape(about)}) and log loss, before and after, "
-        f"cross-fitted on {advice.rows}: each row is recalibrated by a map learnt from other rows."
+        f"cross-fitted on {advice.rows}: each row is recalibrated by a map fitted on other rows."
         "</p></section>"
     )
 

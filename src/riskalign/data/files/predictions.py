@@ -16,7 +16,13 @@ from riskalign.data.files.columns import Layout, find_layout
 from riskalign.data.files.labels import Coding, Spellings, UnknownLabelError, is_text
 from riskalign.data.files.nested import HarnessTable, lone_score
 from riskalign.data.files.parquet import ParquetTable
-from riskalign.data.files.separate import WithLabels, as_labels, label_column
+from riskalign.data.files.separate import (
+    LISTS,
+    WithLabels,
+    as_labels,
+    label_column,
+    listed_labels,
+)
 from riskalign.data.files.tables import CsvTable, JsonLinesTable, Table
 from riskalign.data.files.whole import is_stream
 from riskalign.equations.arrays import FloatArray, IntArray
@@ -333,8 +339,11 @@ def _labels(path: Path, label: str | None) -> npt.NDArray[Any]:
     if kind == ".npz":
         key = label_column(archive_keys(path), label)
         return archive_arrays(path, [key])[key]
+    if kind in LISTS:
+        return as_labels(listed_labels(path))
     if kind not in TABLES:
-        raise ValueError(f"--labels takes {FORMATS} files; found {path.name}.")
+        listed = f"{FORMATS}, or {' or '.join(LISTS)} with labels alone"
+        raise ValueError(f"--labels takes files that end in {listed}; found {path.name}.")
     table = TABLES[kind](path)
     name = label_column(table.columns, label)
     parts = [words for (words,), _ in table.batches([name], [])]

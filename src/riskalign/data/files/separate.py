@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,33 @@ def label_column(columns: Sequence[str], label: str | None) -> str:
         if len(others) == 1:
             return others[0]
     return find_label(columns, label)
+
+
+LISTS = (".txt", ".json")
+"""Files of labels alone: one per line, or a JSON list."""
+
+
+def listed_labels(path: Path) -> list[Any]:
+    """The labels of a text file with one per line, or of a JSON list."""
+    text = path.read_text(encoding="utf-8-sig")
+    if path.suffix.lower() == ".txt":
+        labels: list[Any] = [line.strip() for line in text.splitlines()]
+        while labels and not labels[-1]:
+            labels.pop()
+        if "" in labels:
+            raise ValueError(
+                f"--labels {path}: line {labels.index('') + 1} is empty. Write one label per line."
+            )
+        return labels
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, list) or any(isinstance(each, list | dict) for each in found):
+        raise ValueError(f"--labels {path}: write one JSON list of labels, such as [0, 2, 1].")
+    if None in found:
+        raise ValueError(f"--labels {path}: the label of row {found.index(None)} is missing.")
+    return found
 
 
 class WithLabels:
