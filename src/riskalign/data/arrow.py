@@ -88,7 +88,8 @@ class Reading:
         ('p_no', 'p_yes')
         """
         try:
-            layout = find_layout(list(columns), label=label, probs=probs, logits=from_logits)
+            others = [name for name in columns if name != weight]
+            layout = find_layout(others, label=label, probs=probs, logits=from_logits)
         except ValueError as error:
             raise ValueError(_in_arguments(str(error))) from None
         for name, option in ((weight, "weight"), (by, "by")):

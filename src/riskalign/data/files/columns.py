@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 LABEL = re.compile(r"(y|y_true|labels?|targets?)", re.IGNORECASE)
@@ -38,6 +38,7 @@ class Layout:
     names : the classes that the score columns name, None for a single column
     from_logits : whether scores are logits
     words : what is read, where names do not tell
+    weight : column of sample weights
     """
 
     label: str
@@ -46,11 +47,12 @@ class Layout:
     predicted: str | None = None
     from_logits: bool = False
     words: str = ""
+    weight: str | None = None
 
     @property
     def needed(self) -> tuple[str, ...]:
         """All columns that are read."""
-        extra = () if self.predicted is None else (self.predicted,)
+        extra = tuple(name for name in (self.predicted, self.weight) if name is not None)
         labels = (self.label,) if self.label else ()
         return (*labels, *self.scores, *extra)
 
@@ -64,6 +66,8 @@ class Layout:
         shown = ", ".join(repr(name[:LONGEST]) for name in self.scores[:3])
         if len(self.scores) > 3:
             shown += f", ... ({len(self.scores)} columns)"
+        if self.weight is not None:
+            shown += f", weights from {self.weight[:LONGEST]!r}"
         if not self.label:
             return f"no labels, {what} from {shown}"
         return f"labels from {self.label[:LONGEST]!r}, {what} from {shown}"
@@ -79,6 +83,7 @@ def find_layout(
     labels_from: str | None = None,
     nested: Mapping[str, Sequence[str]] | None = None,
     unlabelled: bool = False,
+    weight: str | None = None,
 ) -> Layout:
     """The layout that the columns' names, or the user's own words, ask for.
 
@@ -92,16 +97,34 @@ def find_layout(
     labels_from : the name of another file that holds the labels
     nested : the classes of columns that hold a score per class, by the column's name
     unlabelled : whether there may be no labels
+    weight : the column of sample weights, which is none of the others
     """
+    if weight is not None:
+        _Names(columns, noun).named(weight, "--weight")
+        columns = [name for name in columns if name != weight]
     found = _Names(columns, noun)
+    layout = _layout(found, label, probs, logits, noun, labels_from, nested or {}, unlabelled)
+    return replace(layout, weight=weight)
+
+
+def _layout(
+    found: _Names,
+    label: str | None,
+    probs: str | Sequence[str] | None,
+    logits: bool,
+    noun: str,
+    labels_from: str | None,
+    nested: Mapping[str, Sequence[str]],
+    unlabelled: bool,
+) -> Layout:
     chosen_label = labels_from or found.label(label, unlabelled)
-    if probs is None and nested and len(nested) == 1:
+    if probs is None and len(nested) == 1:
         ((column, classes),) = nested.items()
         are_logits = _is_logit(column, logits)
         return Layout(chosen_label, (column,), tuple(classes), from_logits=are_logits)
     if probs is not None:
         scores, names = found.asked_for(probs)
-        if nested and len(scores) == 1 and scores[0] in nested:
+        if len(scores) == 1 and scores[0] in nested:
             names = tuple(nested[scores[0]])
         return Layout(chosen_label, scores, names, from_logits=logits)
     families = [(LOGIT, True), (PROBABILITY, logits)] if logits else [(PROBABILITY, False)]
