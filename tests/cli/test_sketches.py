@@ -76,6 +76,42 @@ class TestSketch:
         assert first.to_bytes() == second.to_bytes()
         assert first.classes == ("wrong", "right")
 
+    @pytest.mark.parametrize("ending", ["csv", "jsonl", "npz", "parquet", "folder"])
+    @pytest.mark.parametrize("top_label", [False, True])
+    def test_weights(self, tmp_path, ending, top_label):
+        y, p = rows(0, 40)
+        weights = np.random.default_rng(0).integers(0, 4, 40).astype(float)
+        columns = {"y": y, "p": p, "p_w": weights}
+        if top_label:
+            columns = {"y": y, "pred": 1 - y % 2, "confidence": p, "p_w": weights}
+        table = pa.table(columns)
+        path = tmp_path / ("folder" if ending == "folder" else f"a.{ending}")
+        if ending == "csv":
+            table.to_pandas().to_csv(path, index=False)
+        elif ending == "jsonl":
+            path.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
+        elif ending == "npz":
+            np.savez(path, **columns)
+        else:
+            pq.write_table(table, path if ending == "parquet" else _made(path) / "a.parquet")
+        expected = ra.CalibrationSketch(classes=("wrong", "right") if top_label else None)
+        labels = np.array(["wrong", "right"])[(y == 1 - y % 2).astype(int)] if top_label else y
+        expected.update(labels, p, sample_weight=weights)
+        out = tmp_path / "a.sketch"
+        assert main(["sketch", str(path), "--weight", "p_w", "-o", str(out)]) == 0
+        assert loaded(out).to_bytes() == expected.to_bytes()
+        options = ["--weight", "p_w", "--fast", "--json", str(tmp_path / "a.json")]
+        assert main(["report", str(path), *options]) == 0
+        value = expected.calibration_error(confidence=0.95).value
+        assert repr(value) in (tmp_path / "a.json").read_text()
+
+    def test_a_sketch_has_no_column_of_weights(self, whole, tmp_path, capsys):
+        (tmp_path / "a.sketch").write_bytes(whole.to_bytes())
+        command = ["sketch", str(tmp_path / "a.sketch"), "-o", str(tmp_path / "b.sketch")]
+        for arguments in (["report", command[1]], command):
+            assert main([*arguments, "--weight", "w"]) == 2
+            assert "names a column, and a sketch has none" in capsys.readouterr().err
+
     def test_merging(self, folder, whole, tmp_path):
         parts = []
         for path in sorted(folder.iterdir()):

@@ -189,6 +189,37 @@ class TestColumns:
         )
 
 
+class TestWeights:
+    def test_they_are_no_predictions(self, tmp_path):
+        text = "y,p_a,p_b,p_w\na,0.2,0.8,3\nb,0.6,0.4,0.5\n"
+        found = open_predictions(write(tmp_path / "a.csv", text), weight="p_w")
+        assert found.description.endswith("probabilities from 'p_a', 'p_b', weights from 'p_w'")
+        assert found.read().weights.tolist() == [3.0, 0.5]
+        assert found.classes == ("a", "b")
+        assert [len(rows) for rows in found] == [3]
+
+    def test_beside_labels_in_another_file(self, tmp_path):
+        labels = write(tmp_path / "labels.csv", "y\n1\n0\n")
+        np.savez(tmp_path / "a.npz", probs=[0.2, 0.7], w=[1, 2])
+        found = open_predictions(tmp_path / "a.npz", labels=labels, weight="w").read()
+        assert (found.labels.tolist(), found.weights.tolist()) == ([1, 0], [1.0, 2.0])
+
+    @pytest.mark.parametrize("bad", ["-1", "nan", "inf", "x", ""])
+    def test_bad_ones(self, tmp_path, bad):
+        path = write(tmp_path / "a.csv", f"y,p,w\n0,0.2,1\n1,0.6,{bad}\n")
+        assert message(path, weight="w").endswith(
+            f"line 3, 'w': '{bad}' is no weight. Weights are numbers from 0 on; correct it or drop "
+            "the row."
+        )
+
+    def test_columns_that_are_not_there(self, tmp_path):
+        path = write(tmp_path / "a.csv", "y,p\n0,0.2\n")
+        assert "the column 'w' of --weight is not there" in message(path, weight="w")
+        np.save(tmp_path / "a.npy", [0.2])
+        said = message(tmp_path / "a.npy", labels=path, weight="w")
+        assert "--weight names a column beside the predictions; there is none" in said
+
+
 class TestLabels:
     """Labels are names, numbers, or truth values."""
 

@@ -57,7 +57,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_plot(commands)
     _add_calibrate(commands)
     _add_demo(commands)
-    add_sketch_commands(partial(_command, commands), _add_reading)
+    add_sketch_commands(partial(_command, commands), _add_weighted_reading)
     return parser
 
 
@@ -81,7 +81,7 @@ def _command(commands: Commands, name: str, summary: str, epilog: str) -> argpar
 def _add_report(commands: Commands) -> None:
     command = _command(commands, "report", "how far off are a model's probabilities?", REPORT)
     command.add_argument("file", type=Path, metavar="FILE", help="predictions and labels")
-    _add_reading(command)
+    _add_weighted_reading(command)
     _add_question(command)
     _add_method(command)
     command.add_argument(
@@ -318,7 +318,13 @@ def _add_demo(commands: Commands) -> None:
     )
 
 
-def _add_reading(command: argparse.ArgumentParser) -> None:
+def _add_weighted_reading(command: argparse.ArgumentParser) -> None:
+    _add_reading(command).add_argument(
+        "--weight", metavar="NAME", help="the column of sample weights"
+    )
+
+
+def _add_reading(command: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     group = command.add_argument_group("reading")
     group.add_argument("--label", metavar="NAME", help="the column of labels")
     group.add_argument("--probs", metavar="NAMES", help="the columns of predictions")
@@ -336,6 +342,7 @@ def _add_reading(command: argparse.ArgumentParser) -> None:
         metavar="A,B,...",
         help="names of the classes, in the order of the predictions",
     )
+    return group
 
 
 def _add_question(command: argparse.ArgumentParser) -> None:

@@ -14,7 +14,13 @@ from riskalign.data.files import PredictionFile, open_predictions
 from riskalign.data.validation import as_sample
 
 
-def opened(options: argparse.Namespace, path: Path, *, unlabelled: bool = False) -> PredictionFile:
+def opened(
+    options: argparse.Namespace,
+    path: Path,
+    *,
+    unlabelled: bool = False,
+    weight: str | None = None,
+) -> PredictionFile:
     """A file, read as the options say; it may have no labels if they are not needed."""
     return open_predictions(
         path,
@@ -24,6 +30,7 @@ def opened(options: argparse.Namespace, path: Path, *, unlabelled: bool = False)
         logits=options.logits,
         classes=options.classes,
         unlabelled=unlabelled,
+        weight=weight,
     )
 
 

@@ -41,7 +41,10 @@ def report(options: argparse.Namespace) -> int:
     check_gates(options.metric, options.upper)
     asked = _options(options)
     many = is_of_many(options.file)
-    file = open_sketch(options, options.file) if many else opened(options, options.file)
+    if many:
+        file: PredictionFile | SketchSource = open_sketch(options, options.file)
+    else:
+        file = opened(options, options.file, weight=options.weight)
     baseline = _baseline(options, file)
     heading = f"{file.path.name}: {file.description}"
     print_lines(wrapped(heading))
@@ -151,9 +154,8 @@ def _sketched(options: argparse.Namespace, file: PredictionFile) -> CalibrationS
         )
 
 
-def _whole(file: PredictionFile) -> tuple[Any, Any]:
-    predictions = file.read()
-    return predictions.y_true, predictions.scores
+def _whole(file: PredictionFile) -> tuple[Any, ...]:
+    return file.read().rows
 
 
 def _baseline(
@@ -182,8 +184,14 @@ def _checks(
         assert isinstance(file, PredictionFile)
         labels, *probabilities = same_rows([file, baseline], options.normalize)
         names = (file.path.name, baseline.path.name)
-        notion = options.notion
-        comparison = compare(labels, *probabilities, notion=notion, loss=options.loss, names=names)
+        comparison = compare(
+            labels,
+            *probabilities,
+            notion=options.notion,
+            loss=options.loss,
+            names=names,
+            sample_weight=None if options.weight is None else file.read().weights,
+        )
         checks.append(check_baseline(comparison, probabilities[0].shape[1]))
     return checks
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from riskalign.data.notions import NOTIONS
 from riskalign.equations.losses import LOSSES
@@ -43,7 +44,7 @@ alarm is ever raised with probability --alpha at most.
 Make = Callable[[str, str, str], argparse.ArgumentParser]
 
 
-def add_sketch_commands(make: Make, add_reading: Callable[[argparse.ArgumentParser], None]) -> None:
+def add_sketch_commands(make: Make, add_reading: Callable[[argparse.ArgumentParser], Any]) -> None:
     """Add the three commands to a parser.
 
     Parameters

@@ -76,6 +76,7 @@ def is_of_many(path: Path) -> bool:
 def open_sketch(options: argparse.Namespace, path: Path) -> SketchSource:
     """A sketch file, or the sketch of a folder or a pattern of Parquet files."""
     if path.suffix.lower() == SUFFIX:
+        _refuse_weight(options, path)
         sketch = load_sketch(path)
         of_predicted = sketch.classes == OF_PREDICTED and options.notion == TOP_LABEL.name
         if options.notion not in (None, sketch.notion) and not of_predicted:
@@ -89,6 +90,14 @@ def open_sketch(options: argparse.Namespace, path: Path) -> SketchSource:
     layout = _reading(options, dataset.schema.names).layout
     words = f"{len(dataset.files):,} Parquet files, {layout}"
     return SketchSource(path, words, _of_parquet(options, [path]))
+
+
+def _refuse_weight(options: argparse.Namespace, path: Path) -> None:
+    if options.weight is not None:
+        raise ValueError(
+            f"{path}: --weight {options.weight} names a column, and a sketch has none. Give it "
+            "when the sketch is made."
+        )
 
 
 def load_sketch(path: Path) -> CalibrationSketch:
@@ -161,6 +170,7 @@ def _reading(options: argparse.Namespace, columns: Sequence[str]) -> Reading:
         classes=options.classes,
         from_logits=options.logits,
         normalize=options.normalize,
+        weight=options.weight,
     )
 
 
@@ -171,6 +181,7 @@ def _of_parquet(options: argparse.Namespace, paths: Sequence[Path]) -> Calibrati
         probs=options.probs,
         notion=options.notion,
         classes=options.classes,
+        weight=options.weight,
         from_logits=options.logits,
         normalize=options.normalize,
     )
@@ -179,8 +190,9 @@ def _of_parquet(options: argparse.Namespace, paths: Sequence[Path]) -> Calibrati
 
 def _of_file(options: argparse.Namespace, path: Path) -> CalibrationSketch:
     if path.suffix.lower() == SUFFIX:
+        _refuse_weight(options, path)
         return load_sketch(path)
-    file = opened(options, path)
+    file = opened(options, path, weight=options.weight)
     if file.top_label:
         if options.notion is not None and NOTIONS[options.notion].whole_rows:
             raise ValueError(
@@ -188,7 +200,7 @@ def _of_file(options: argparse.Namespace, path: Path) -> CalibrationSketch:
                 "only that of the predicted class."
             )
         words = np.array(OF_PREDICTED, dtype=object)
-        batches = ((words[part.labels], part.scores) for part in file.batches())
+        batches = ((words[y], *rest) for y, *rest in file)
         return sketch_of_batches(batches, notion=BINARY.name, classes=OF_PREDICTED)
     return sketch_of_batches(
         file,

@@ -55,11 +55,13 @@ class Predictions:
         whether the prediction was right
     scores : (n,) or (n, K), probabilities or logits
     classes : names, None where the file has none
+    weights : (n,), None where there are none
     """
 
     labels: IntArray
     scores: FloatArray
     classes: tuple[str, ...] | None
+    weights: FloatArray | None = None
 
     @property
     def y_true(self) -> npt.NDArray[Any]:
@@ -67,6 +69,12 @@ class Predictions:
         if self.classes is None:
             return self.labels
         return np.array(self.classes, dtype=object)[self.labels]
+
+    @property
+    def rows(self) -> tuple[Any, ...]:
+        """(y_true, y_prob), and sample weights if there are any."""
+        rows = (self.y_true, self.scores)
+        return rows if self.weights is None else (*rows, self.weights)
 
 
 class PredictionFile:
@@ -120,30 +128,33 @@ class PredictionFile:
         """Names of the classes, None where the file has none."""
         return None if self.top_label else self._classes
 
-    def __iter__(self) -> Iterator[tuple[npt.NDArray[Any], FloatArray]]:
-        """Pairs (y_true, y_prob), batch by batch; begins anew each time."""
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        """`Predictions.rows`, batch by batch; begins anew each time."""
         for part in self.batches():
-            yield part.y_true, part.scores
+            yield part.rows
 
     def batches(self) -> Iterator[Predictions]:
         """The rows, some at a time; may be called again. Without labels, they are all class 0."""
         layout = self._layout
         words = [layout.label] if layout.predicted is None else [layout.label, layout.predicted]
         words = words if self.has_labels else []
+        words += [] if layout.weight is None else [layout.weight]
         coding, spellings, first = None, Spellings(), 0
         try:
             for texts, numbers in self._table.batches(words, layout.scores):
                 scores = numbers[:, 0] if numbers.shape[1] == 1 else numbers
+                own = None if layout.weight is None else self._weights(texts.pop(), first)
                 if not self.has_labels:
                     names = None if self.top_label else self._classes
-                    yield Predictions(np.zeros(len(numbers), dtype=np.intp), scores, names)
+                    yield Predictions(np.zeros(len(numbers), dtype=np.intp), scores, names, own)
                 elif self.top_label:
                     truth, predicted = ([spellings[word] for word in column] for column in texts)
                     right = [a == b for a, b in zip(truth, predicted, strict=True)]
-                    yield Predictions(np.array(right, dtype=np.intp), scores, None)
+                    yield Predictions(np.array(right, dtype=np.intp), scores, None, own)
                 else:
                     coding = coding or self._coding(numbers.shape[1])
-                    yield Predictions(self._numbers(coding, texts[0], first), scores, self._classes)
+                    labels = self._numbers(coding, texts[0], first)
+                    yield Predictions(labels, scores, self._classes, own)
                 first += len(numbers)
         except UnicodeDecodeError:
             raise _in_file(self.path, ValueError(NO_TEXT)) from None
@@ -170,6 +181,17 @@ class PredictionFile:
             place = self._table.place(first + row)
             raise ValueError(f"{place}, {self._layout.label!r}: {error}") from None
 
+    def _weights(self, values: list[object], first: int) -> FloatArray:
+        found = np.fromiter(map(_weight, values), dtype=np.float64, count=len(values))
+        bad = ~(np.isfinite(found) & (found >= 0))
+        if bad.any():
+            row = int(np.argmax(bad))
+            raise ValueError(
+                f"{self._table.place(first + row)}, {self._layout.weight!r}: {values[row]!r} is no "
+                "weight. Weights are numbers from 0 on; correct it or drop the row."
+            )
+        return found
+
     def read(self) -> Predictions:
         """All rows at once."""
         parts = list(self.batches())
@@ -179,7 +201,18 @@ class PredictionFile:
             np.concatenate([part.labels for part in parts]),
             np.concatenate([part.scores for part in parts]),
             parts[0].classes,
+            None
+            if self._layout.weight is None
+            else np.concatenate([part.weights for part in parts if part.weights is not None]),
         )
+
+
+def _weight(value: object) -> float:
+    """A weight as files hold it; NaN for what is none."""
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        return np.nan
 
 
 def open_predictions(
@@ -191,6 +224,7 @@ def open_predictions(
     logits: bool = False,
     classes: Sequence[str] | None = None,
     unlabelled: bool = False,
+    weight: str | None = None,
 ) -> PredictionFile:
     r"""Find the labels and predictions of a file; rows are read later.
 
@@ -202,6 +236,7 @@ def open_predictions(
     logits : predictions are logits; so are those under names that begin with "logit"
     classes : names of the classes, in the order of the predictions
     unlabelled : whether there may be no labels
+    weight : the column (key of an archive) of sample weights
 
     Examples
     --------
@@ -222,12 +257,15 @@ def open_predictions(
         raise IsADirectoryError(f"{path} is a directory. Name a file in it.")
     _check_regular(path)
     try:
-        table, layout = _open(path, label, probs, labels, logits, unlabelled)
+        table, layout = _open(path, label, probs, labels, logits, unlabelled, weight)
         _check_names(classes or layout.names or ())
     except UnicodeDecodeError:
         raise _in_file(path, ValueError(NO_TEXT)) from None
     except ValueError as error:
         raise _in_file(path, error) from None
+    if layout.weight != weight:
+        said = "--weight names a column beside the predictions; there is none."
+        raise _in_file(path, ValueError(said))
     return PredictionFile(path, table, layout, classes)
 
 
@@ -253,12 +291,13 @@ def _open(
     labels: str | Path | None,
     logits: bool,
     unlabelled: bool,
+    weight: str | None,
 ) -> tuple[Table, Layout]:
     if labels is not None:
-        return _with_labels(path, Path(labels), label, probs, logits)
+        return _with_labels(path, Path(labels), label, probs, logits, weight)
     kind = path.suffix.lower()
     options: dict[str, Any] = {"label": label, "probs": probs, "logits": logits}
-    options["unlabelled"] = unlabelled
+    options |= {"unlabelled": unlabelled, "weight": weight}
     if kind == ".npy":
         if not unlabelled:
             raise ValueError("an .npy file holds predictions alone; give --labels FILE.")
@@ -305,7 +344,12 @@ def _table(path: Path) -> Table:
 
 
 def _with_labels(
-    path: Path, labels: Path, label: str | None, probs: str | None, logits: bool
+    path: Path,
+    labels: Path,
+    label: str | None,
+    probs: str | None,
+    logits: bool,
+    weight: str | None,
 ) -> tuple[Table, Layout]:
     """Predictions in one file, labels in another, each of any format."""
     if not labels.exists():
@@ -317,10 +361,11 @@ def _with_labels(
         layout = Layout(name, (path.name,), from_logits=logits)
         return _ArrayTable({name: truth, path.name: single_array(path)}), layout
     asked: dict[str, Any] = {"probs": probs, "logits": logits, "labels_from": name}
+    asked["weight"] = weight
     if kind == ".npz":
         keys = archive_keys(path)
         layout = find_layout(keys, **asked, noun="key")
-        arrays = archive_arrays(path, layout.scores)
+        arrays = archive_arrays(path, [key for key in layout.needed if key != name])
         return _ArrayTable({name: truth, **arrays}), layout
     table = _table(path)
     if isinstance(table, CsvTable) and not table.has_names and probs is None:
