@@ -5,8 +5,9 @@ Run: python -m experiments.rounding [DIRECTORY] [--classes 2 4] [--most-classes 
 
 Each data set fills two sketches, one with `exact_limit=0`, which keeps counts of rounded
 probabilities alone, and one whose limit is the number of rows, which keeps them all. The data are
-the seven families at n = 100,000 (with --large at n = 1,000,000 too), the first family rounded to
-tenths and hundredths, and the prediction files in DIRECTORY, by default $RISKALIGN_DATA, of at
+the seven families and those held out at n = 100,000 (with --large at n = 1,000,000 too), a
+calibrated model whose probabilities are all near 1/K, the first family rounded to tenths and
+hundredths, and the prediction files in DIRECTORY, by default $RISKALIGN_DATA, of at
 most --most-classes classes. Every row of results/rounding.csv is one data set, notion and loss;
 results/rounding_bytes.csv has sizes of sketches, and results/rounding.md is made from both.
 To reach: a difference of at most 0.02 standard errors.
@@ -25,7 +26,7 @@ import riskalign as ra
 from experiments import real
 from experiments.cells import RESULTS, Row, group, load, markdown, run
 from riskalign.data.files import open_predictions
-from riskalign.datasets import FAMILIES
+from riskalign.datasets import FAMILIES, HELD_OUT
 from riskalign.equations.arrays import FloatArray, IntArray
 
 PATH = RESULTS / "rounding.csv"
@@ -37,6 +38,11 @@ SAMPLES, LARGE = 100_000, 1_000_000
 SEED = 70_000
 STEPS = {"tenths": 10, "hundredths": 100}
 """Families of discrete scores: multiples of one over this number."""
+
+NARROW = "narrow"
+CONCENTRATION = 100.0
+"""Predictions of the narrow family are drawn from the Dirichlet distribution with this parameter
+for each class: few cells, with many rows each."""
 
 TO_REACH = 0.02
 
@@ -65,7 +71,12 @@ def in_steps(f: FloatArray, steps: int) -> FloatArray:
 
 def family_data(name: str, classes: int, samples: int) -> Data:
     """A family by name, or discrete scores."""
-    data = FAMILIES[next(iter(FAMILIES)) if name in STEPS else name](samples, classes, SEED)
+    if name == NARROW:
+        generator = np.random.default_rng(SEED)
+        f = generator.dirichlet(np.full(classes, CONCENTRATION), samples)
+        return (np.cumsum(f, axis=1)[:, :-1] < generator.random((samples, 1))).sum(axis=1), f
+    known = FAMILIES | HELD_OUT
+    data = known[next(iter(FAMILIES)) if name in STEPS else name](samples, classes, SEED)
     return data.y_true, in_steps(data.y_prob, STEPS[name]) if name in STEPS else data.y_prob
 
 
@@ -78,7 +89,7 @@ def family_cells(classes: Sequence[int], sizes: Sequence[int]) -> Iterator[Row]:
     """Families and discrete scores."""
     for samples in sizes:
         for k in classes:
-            for name in (*STEPS, *FAMILIES):
+            for name in (*STEPS, *FAMILIES, *HELD_OUT, NARROW):
                 for notion in notions_of(k):
                     yield dict(zip(KEYS, (name, float(k), float(samples), notion), strict=True))
 

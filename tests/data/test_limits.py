@@ -8,6 +8,9 @@ from riskalign.data import limits
 from riskalign.data.files import open_predictions
 from riskalign.data.limits import SlowWarning, announce_errors, announce_test
 
+FEW = [0, 1], [0.2, 0.9]
+MANY = np.linspace(0.1, 1, 20_000)
+
 
 def test_ordinary_work_is_not_announced():
     announce_errors(1_000)
@@ -53,3 +56,26 @@ def test_many_columns_are_read_in_linear_time(tmp_path):
     found = open_predictions(path).read()
     assert found.scores.shape == (2, n_classes)
     np.testing.assert_array_equal(found.labels, [0, 5])
+
+
+@pytest.mark.parametrize(
+    ("call", "cure"),
+    [
+        (lambda: ra.EqualWidthBins(10**12), "`n_bins` must be at most 1,000,000"),
+        (lambda: ra.EqualMassBins(10**12), "`n_bins` must be at most 1,000,000"),
+        (lambda: ra.SimplexBins(10**9), "`n_bins` must be at most 1,000,000"),
+        (
+            lambda: ra.reliability_curve([0, 1], [0.2, 0.9], grid=10**12),
+            "from 2 to 1,000,000 points",
+        ),
+        (
+            lambda: ra.calibration_error(
+                [0, 1], [0.2, 0.9], candidates=np.linspace(0.1, 1, 20_000)
+            ),
+            "Pass fewer, or None for a search",
+        ),
+    ],
+)
+def test_numbers_that_no_memory_or_patience_holds(call, cure):
+    with pytest.raises(ValueError, match=cure):
+        call()

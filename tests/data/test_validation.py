@@ -465,7 +465,7 @@ def test_the_paper_has_no_candidates_for_the_rbf_kernel():
 
 
 BAD_GRIDS = {
-    "too few": (1, "classwise", words("`grid`", "two points", "found 1")),
+    "too few": (1, "classwise", words("`grid`", "from 2 to", "found 1")),
     "outside": ([0.5, 1.5], "classwise", words("`grid`", "[0, 1]")),
     "NaN": ([0.5, np.nan], "classwise", words("`grid`", "[0, 1]")),
     "empty": ([], "classwise", words("`grid`", "[0, 1]")),

@@ -631,7 +631,7 @@ class TestErrors:
 
     @pytest.mark.parametrize("classes", [1, 0, -3, [], ["a"], ["a", "a"], [1, "1"]])
     def test_bad_classes(self, classes):
-        with pytest.raises(ValueError, match="`classes` must be a number of at least 2"):
+        with pytest.raises(ValueError, match="`classes` must be a number from 2 to"):
             ra.CalibrationSketch(classes=classes)
 
     @pytest.mark.parametrize("limit", [-1, 2.5, "many"])
@@ -722,3 +722,24 @@ def test_a_probability_above_one_by_rounding_is_read_back(notion):
     sketch = ra.CalibrationSketch(notion, 2).update([0, 1, 1, 0], [0.0, 1.0005, 0.3, 1.0])
     again = ra.CalibrationSketch.from_bytes(sketch.to_bytes())
     assert again.calibration_error().value == sketch.calibration_error().value
+
+
+def test_numbers_of_classes_and_labels_by_name():
+    rng = np.random.default_rng(3)
+    y, p = rng.choice([10, 20, 30], 50), rng.dirichlet(np.ones(3), 50)
+    assert ra.CalibrationSketch("classwise", np.int64(3)).classes == ("0", "1", "2")
+    for wrong in (3.0, 1, 10**9):
+        with pytest.raises(ValueError, match="`classes` must be a number from 2 to"):
+            ra.CalibrationSketch("classwise", wrong)
+    sketch = ra.CalibrationSketch("classwise", [10, 20, 30]).update(y, p)
+    restored = ra.CalibrationSketch.from_bytes(sketch.to_bytes())
+    both = restored.update(y, p).update(y.astype(str), p)
+    assert both.to_bytes() == sketch.update(y, p).update(y, p).to_bytes()
+
+
+def test_questions_that_no_sketch_knows():
+    sketch = ra.CalibrationSketch().update([0, 1, 1], [0.2, 0.7, 0.9])
+    with pytest.raises(ValueError, match="`notion` must be one of"):
+        sketch.calibration_error(notion="binnary")
+    with pytest.raises(TypeError, match="made from bytes; found str"):
+        ra.CalibrationSketch.from_bytes("abc")

@@ -18,6 +18,9 @@ from riskalign.equations.problem import Problem
 from riskalign.progress import track
 from riskalign.smoothing import Average, Request, Smoother, Tuning, choose_smoother
 
+MOST_CANDIDATES, SMALLEST = 10_000, 1e-100
+"""Bandwidths that may be given at once, and the smallest."""
+
 
 def paper_candidates(n_classes: int) -> FloatArray:
     """The candidate sets of the paper's experiments."""
@@ -56,8 +59,10 @@ def positive(values: object, name: str) -> FloatArray:
         array = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
         raise TypeError(f"`{name}` must hold positive numbers; found {values!r}.") from None
-    if array.size == 0 or not (np.isfinite(array).all() and (array > 0).all()):
-        raise ValueError(f"`{name}` must be positive and finite; found {values!r}.")
+    if array.size == 0 or not (np.isfinite(array).all() and (array >= SMALLEST).all()):
+        raise ValueError(
+            f"`{name}` must be positive and finite, at least {SMALLEST}; found {values!r}."
+        )
     return array
 
 
@@ -75,6 +80,11 @@ def candidate_set(candidates: Candidates, kernel: Kernel, n_classes: int) -> Flo
     given = np.atleast_1d(positive(candidates, "candidates"))
     if given.ndim != 1:
         raise ValueError(f"`candidates` must be one-dimensional; found shape {given.shape}.")
+    if len(given) > MOST_CANDIDATES:
+        raise ValueError(
+            f"`candidates` may hold at most {MOST_CANDIDATES:,} bandwidths, because each is a pass "
+            f"over the data; found {len(given):,}. Pass fewer, or None for a search."
+        )
     return np.unique(given)
 
 

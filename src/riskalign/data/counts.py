@@ -53,11 +53,7 @@ class Atoms:
 
     @property
     def shared_locations(self) -> FloatArray:
-        """The mean of each cell's members of both labels.
-
-        Where predictions are the points of a curve, two points for a cell would tell its labels
-        apart.
-        """
+        """The mean of each cell's members of both labels."""
         distinct, cell = np.unique(self.slots, return_inverse=True)
         mass, moment = (
             np.bincount(cell, each, len(distinct))

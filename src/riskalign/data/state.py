@@ -240,6 +240,8 @@ class SketchState:
             If the bytes are of something else, of a newer version, cut short, changed, or hold
             what no state can hold.
         """
+        if not isinstance(blob, bytes | bytearray | memoryview):
+            raise TypeError(f"A sketch is made from bytes; found {type(blob).__name__}.")
         found, arrays = unpack(blob)
         try:
             return cls._restored(packing.Reader(found, arrays))

@@ -39,6 +39,8 @@ DEFINITIONS = {
 """The classical norms, of the means in each bin."""
 
 
+MOST_BINS = 1_000_000
+
 CUBE_ROOT = "cube_root"
 """As many bins as the cube root of the number of samples, rounded up."""
 
@@ -54,6 +56,8 @@ def checked_bins(n_bins: object) -> int:
         raise ValueError(
             f"`n_bins` must be a whole number from 1 on, or 'cube_root'; found {n_bins!r}."
         )
+    if n_bins > MOST_BINS:
+        raise ValueError(f"`n_bins` must be at most {MOST_BINS:,}; found {n_bins:,}.")
     return int(n_bins)
 
 

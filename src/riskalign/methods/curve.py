@@ -41,6 +41,10 @@ COUNTS = ("effective_samples", "nearby_samples", "local_samples")
 """Numbers of samples that a curve knows at each point."""
 
 
+MOST_POINTS = 1_000_000
+"""Points of a grid that is given by their number."""
+
+
 @dataclass(frozen=True, repr=False)
 class ReliabilityCurve:
     """The estimate of E[y | f] at points of the user's choice.
@@ -339,8 +343,8 @@ def shown_of(start: FloatArray, smoothed: FloatArray) -> FloatArray:
 def grid_points(grid: object, notion: Notion, n_classes: int) -> FloatArray:
     """Points at which a curve is asked for: (m,) probabilities, or (m, K) on the simplex."""
     if isinstance(grid, (int, np.integer)):
-        if grid < 2:
-            raise ValueError(f"`grid` must have at least two points; found {grid}.")
+        if not 2 <= grid <= MOST_POINTS:
+            raise ValueError(f"`grid` must have from 2 to {MOST_POINTS:,} points; found {grid:,}.")
         if not notion.joint:
             return np.linspace(0.0, 1.0, int(grid))
         raise ValueError(

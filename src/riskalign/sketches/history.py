@@ -330,8 +330,8 @@ class CalibrationHistory:
         """Store the history as one Parquet file, or as a folder of .sketch files.
 
         Every file is written whole or not at all. In a folder, files whose content is the same
-        are left alone, so that saving after `append` writes one file. A folder then holds the
-        periods of this history and no others: sketches of other periods in it are removed.
+        are left alone, so that saving after `append` writes one file. A folder that holds
+        sketches of other periods is refused: they would be loaded with this history.
         """
         periods.save(self._sketches, Path(path))
 

@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 from riskalign.data.files.parquet import import_pyarrow
 from riskalign.data.files.sketches import SUFFIX, read_sketch_file
 from riskalign.data.files.whole import write_whole
-from riskalign.data.format import SIGNATURE, SketchFormatError
+from riskalign.data.format import SketchFormatError
 from riskalign.sketches.sketch import CalibrationSketch
 
 SMALL, MOST_TIMES = 10_000_000, 50
@@ -113,28 +113,23 @@ def save(sketches: dict[str, CalibrationSketch], path: Path) -> None:
 
 
 def _save_folder(sketches: dict[str, CalibrationSketch], path: Path) -> None:
-    """One file per period; then the sketches of other periods are removed."""
-    if not sketches:
-        raise ValueError("The history is empty: append a period's sketch first.")
+    """One file per period, in a folder that has no others: those would be read as periods too."""
+    files = {path / _file_name(period): sketch for period, sketch in sketches.items()}
+    others = [
+        file.name for file in (sketch_files(path) if path.is_dir() else []) if file not in files
+    ]
+    if others:
+        shown = ", ".join(others[:3]) + (", ..." if len(others) > 3 else "")
+        raise ValueError(
+            f"{path}: the folder holds sketches of other periods ({shown}). Load the folder and "
+            "append to that history, remove the files, or save to another folder."
+        )
     path.mkdir(parents=True, exist_ok=True)
-    written = set()
-    for period, sketch in sketches.items():
-        file, blob = path / _file_name(period), sketch.to_bytes()
+    for file, sketch in files.items():
+        blob = sketch.to_bytes()
         known = file.is_file() and file.stat().st_size == len(blob)
         if not known or file.read_bytes() != blob:
             write_whole(file, blob)
-        written.add(file)
-    for file in sketch_files(path):
-        if file not in written and _is_ours(file):
-            file.unlink()
-
-
-def _is_ours(file: Path) -> bool:
-    """Whether it has a name that `save` gives, and begins as sketches do."""
-    if file.name != _file_name(unquote(file.name.removesuffix(SUFFIX))) or not file.is_file():
-        return False
-    with file.open("rb") as stream:
-        return stream.read(len(SIGNATURE)) == SIGNATURE
 
 
 def sketch_files(path: Path) -> list[Path]:

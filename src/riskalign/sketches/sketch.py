@@ -11,7 +11,7 @@ from riskalign.bandwidth.criteria import CRITERIA
 from riskalign.bandwidth.result import BandwidthSearch
 from riskalign.bandwidth.search import Bandwidth, Candidates, search_bandwidth
 from riskalign.data.case import Case
-from riskalign.data.notions import TOP_LABEL
+from riskalign.data.notions import NOTIONS, TOP_LABEL
 from riskalign.data.settings import Settings
 from riskalign.data.state import SketchState
 from riskalign.data.validation import as_batch, check_shares, one_of
@@ -27,6 +27,8 @@ from riskalign.methods.curve import ReliabilityCurve, curve_of, grid_points
 from riskalign.options import check_draws, check_seed, loss_of, notion_of, refuse_exact
 from riskalign.pipeline import error_of
 from riskalign.results import CalibrationResult
+
+MOST_CLASSES = 1_000_000
 
 
 class CalibrationSketch:
@@ -76,15 +78,19 @@ class CalibrationSketch:
         bits: int | None = None,
     ) -> None:
         self._labels: list[object] | None = None
-        if classes is None or isinstance(classes, int):
-            names = tuple(str(k) for k in range(2 if classes is None else classes))
-        else:
+        self._named = False  # whether labels are known by their names alone
+        if classes is None or isinstance(classes, int | np.integer):
+            n_classes = 2 if classes is None else min(int(classes), MOST_CLASSES + 1)
+            names = tuple(str(k) for k in range(n_classes))
+        elif isinstance(classes, Iterable):
             self._labels = list(classes)
             names = tuple(str(label) for label in self._labels)
-        if len(names) < 2 or len(set(names)) < len(names):
+        else:
+            names = ()
+        if not 2 <= len(names) <= MOST_CLASSES or len(set(names)) < len(names):
             raise ValueError(
-                "`classes` must be a number of at least 2, or as many different labels; found "
-                f"{classes!r}."
+                f"`classes` must be a number from 2 to {MOST_CLASSES:,}, or as many different "
+                f"labels; found {classes!r}."
             )
         if exact_limit is not None and (not isinstance(exact_limit, int) or exact_limit < 0):
             raise ValueError(f"`exact_limit` must be a number of rows; found {exact_limit!r}.")
@@ -158,6 +164,8 @@ class CalibrationSketch:
         ignore_index: int | None = None,
     ) -> CalibrationSketch:
         """Add rows in place, and return the sketch; parameters as for `calibration_error`."""
+        if self._named and (labels := np.asarray(y_true)).ndim == 1 and labels.dtype.kind in "iu":
+            y_true = labels.astype(str)
         batch = as_batch(
             y_true,
             y_prob,
@@ -208,7 +216,7 @@ class CalibrationSketch:
         """The sketch as bytes, in a versioned format with a checksum; see `from_bytes`.
 
         Sketches of the same rows have the same bytes. Labels of classes that are not strings
-        are stored by name.
+        are stored by name; whole numbers are found by theirs.
         """
         return self._state.to_bytes()
 
@@ -226,7 +234,8 @@ class CalibrationSketch:
         sketch = cls.__new__(cls)
         sketch._state = SketchState.from_bytes(blob)
         numbered = tuple(str(k) for k in range(len(sketch.classes)))
-        sketch._labels = None if sketch.classes == numbered else list(sketch.classes)
+        sketch._named = sketch.classes != numbered
+        sketch._labels = list(sketch.classes) if sketch._named else None
         return sketch
 
     def case(self, loss: str | ProperLoss, notion: str | None = None) -> Case:
@@ -240,7 +249,7 @@ class CalibrationSketch:
         case = Case.of_state(self._state, asked)
         if notion == TOP_LABEL.name and self._state.notion.whole_rows:
             case = case.of_top_label()
-        elif notion is not None and notion != self.notion:
+        elif notion is not None and one_of("notion", notion, NOTIONS) != self.notion:
             raise ValueError(
                 f"`notion={notion!r}` cannot be asked of a {self.notion!r} sketch. Make the sketch "
                 f"with notion={notion!r}."
