@@ -813,6 +813,15 @@ class TestPlot:
         assert "pip install 'riskalign[plots]'" in one_line(err)
 
 
+def test_the_readme_shows_the_demo(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    _, out, _ = run("demo")
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    shown = readme.split("$ riskalign demo\n```\n\n```text\n")[1].split("```")[0]
+    for part in shown.split("...\n"):
+        assert part.rstrip() in out
+
+
 def test_demo(run, tmp_path):
     code, out, _ = run("demo", "--directory", tmp_path)
     assert code == 0
