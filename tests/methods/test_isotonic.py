@@ -112,3 +112,14 @@ def test_bands_are_for_one_probability():
     assert band.notion == "top-label"
     with pytest.raises(ValueError, match="between 0 and 1"):
         ra.isotonic_band(data.y_true, data.y_prob, notion="top-label", confidence=95)
+
+
+def test_a_band_in_one_line_and_in_notebooks():
+    band = ra.isotonic_band([0] * 50 + [1] * 50, [0.6] * 50 + [0.7] * 50)
+    assert repr(band) == (
+        "<IsotonicBand: binary, 2 distinct predictions, 2 outside the band, confidence=0.95>"
+    )
+    page = band._repr_html_()
+    assert "Isotonic band, binary calibration" in page
+    assert "<polyline" in page
+    assert "<polygon" in page

@@ -194,7 +194,7 @@ def test_print_names_method_and_definition():
     case = ordinary(60, 3)
     text = str(error(case, "classwise", ra.EqualWidthBins(15)))
     assert "sum over classes of mean (R - f)^2" in text
-    assert "EqualWidthBins(n_bins=15); R is the label mean of a bin" in text
+    assert "EqualWidthBins(n_bins=15); R is the observed frequency of each bin" in text
     text = str(error(case, "top-label", ra.EqualMassBins(10, norm="l1")))
     assert "Top-label calibration (l1 norm)" in text
     assert "sum_b n_b/n |mean y - mean f|" in text

@@ -326,3 +326,16 @@ class TestPlot:
     def test_an_empty_history(self):
         with pytest.raises(ValueError, match="The history is empty: append"):
             ra.CalibrationHistory().plot()
+
+
+def test_notebooks_show_the_last_periods():
+    history = ra.CalibrationHistory().append("<none>", ra.CalibrationSketch())
+    for k in range(24):
+        history.append(f"day {k}", sketch(k))
+    page = history._repr_html_()
+    assert "The last 20 of 25 periods." in page
+    assert page.count("<tr>") == 21
+    assert "day 23" in page
+    assert "day 3<" not in page
+    page = ra.CalibrationHistory().append("<none>", ra.CalibrationSketch())._repr_html_()
+    assert "<td>&lt;none&gt;</td><td>0</td><td></td>" in page

@@ -167,7 +167,7 @@ class _IntervalBins(ByProblem):
         p = np.ascontiguousarray(problem.predictions)
         problem = replace(problem, predictions=p)
         bins = BinMeans.of(problem, self._upper_edges(p, problem.weights))
-        answer = plug_in(problem, bins.label[bins.index], "R is the label mean of a bin")
+        answer = plug_in(problem, bins.label[bins.index], "R is the observed frequency of each bin")
         if self.norm is not None:
             return replace(answer, value=bins.norm(self.norm))
         return replace(answer, value=bins.debiased()) if self.debias else answer

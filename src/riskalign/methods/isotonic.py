@@ -20,6 +20,9 @@ import numpy as np
 from scipy.optimize import isotonic_regression
 from scipy.special import betaincinv
 
+from riskalign.display import numbers, svg
+from riskalign.display.notebook import framed
+from riskalign.display.table import Row
 from riskalign.equations.arrays import BoolArray, FloatArray, IntArray
 from riskalign.equations.problem import Problem
 from riskalign.methods.binning import ONE_PROBABILITY, sum_by
@@ -83,7 +86,11 @@ MOST_GROUPS = 200
 """Groups of neighbouring predictions whose blocks make a band: 20,100 blocks."""
 
 
-@dataclass(frozen=True)
+SHOWN = 200
+"""Points of a band that are drawn in a notebook."""
+
+
+@dataclass(frozen=True, repr=False)
 class IsotonicBand:
     """An isotonic curve with a confidence band that holds at all predictions at once.
 
@@ -110,6 +117,31 @@ class IsotonicBand:
     lower: FloatArray
     upper: FloatArray
     confidence: float
+
+    def __repr__(self) -> str:
+        """One line."""
+        return (
+            f"<IsotonicBand: {self.notion}, {len(self.predictions):,} distinct predictions, "
+            f"{self._n_outside} outside the band, confidence={self.confidence:g}>"
+        )
+
+    def _repr_html_(self) -> str:
+        """The table and a small diagram, for notebooks."""
+        n = len(self.predictions)
+        some = np.unique(np.linspace(0, n - 1, min(n, SHOWN)).astype(np.intp))
+        arrays = self.predictions, self.conditional, self.lower, self.upper
+        rows = [
+            Row("distinct predictions", numbers.count(n)),
+            Row("outside the band", numbers.count(self._n_outside)),
+            Row("confidence", numbers.percent(self.confidence)),
+        ]
+        picture = svg.reliability(*(array[some] for array in arrays))
+        return framed(f"Isotonic band, {self.notion} calibration", "", rows, picture)
+
+    @property
+    def _n_outside(self) -> int:
+        """Predictions whose own value the band excludes."""
+        return int(self.excludes(self.predictions).sum())
 
     def excludes(self, p: object) -> BoolArray:
         """Whether the band excludes that predictions ``(m,)`` are calibrated, one by one.

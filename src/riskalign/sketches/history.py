@@ -13,7 +13,9 @@ import numpy as np
 
 from riskalign.compose import compose
 from riskalign.data.state import SketchState
+from riskalign.display import numbers
 from riskalign.display.frames import data_frame
+from riskalign.display.notebook import framed
 from riskalign.inference.alarm import Alarm, raise_alarm
 from riskalign.inference.comparison import Comparison, compared_apart
 from riskalign.inference.interval import Chance
@@ -30,6 +32,10 @@ if TYPE_CHECKING:
 
 FEWEST = 2
 """Rows of a period that has an error."""
+
+
+SHOWN = 20
+"""Periods that a notebook shows."""
 
 
 class CalibrationHistory:
@@ -85,6 +91,20 @@ class CalibrationHistory:
         """One line."""
         rows = sum(sketch.n_samples for sketch in self._sketches.values())
         return f"CalibrationHistory({len(self)} periods, {self._shown()}, n_samples={rows:,})"
+
+    def _repr_html_(self) -> str:
+        """The last periods with their plain scores, for notebooks; `frame` has the errors."""
+        lines = [["period", "rows", "accuracy", "mean confidence", "ECE (15 bins)"]]
+        for name, sketch in list(self._sketches.items())[-SHOWN:]:
+            shown = [""] * 3
+            if sketch.n_samples:
+                known = sketch.scores
+                shown = [numbers.percent(known[key]) for key in ("accuracy", "confidence")]
+                shown.append(f"{numbers.points(known['ece'])} pts")
+            lines.append([name, numbers.count(sketch.n_samples), *shown])
+        before = len(self) - (len(lines) - 1)
+        lead = f"The last {len(lines) - 1} of {len(self)} periods." if before else ""
+        return framed(f"Calibration history, {len(self)} periods", lead, [], grid=lines)
 
     def append(
         self, period: str | date | int, sketch: CalibrationSketch, *, replace: bool = False
