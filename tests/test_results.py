@@ -419,13 +419,13 @@ def test_classes_have_intervals():
     alone = ra.calibration_error(
         (data.y_true == 1).astype(int), data.y_prob[:, 1], notion="binary", confidence=0.9
     )
-    low, high = whole.class_interval(1)
+    low, high = whole.per_class_interval[1]
     assert whole.per_class[1] == pytest.approx(alone.value, rel=0.01)
     widths = (high - low, alone.interval[1] - alone.interval[0])
     assert widths[0] == pytest.approx(widths[1], rel=0.25)  # other labels are drawn
     assert low < whole.per_class[1] < high
-    assert alone.class_interval(0) is None
-    assert ra.calibration_error(data.y_true, data.y_prob).class_interval(0) is None
+    assert alone.per_class_interval is None
+    assert ra.calibration_error(data.y_true, data.y_prob).per_class_interval is None
 
 
 def test_a_direction_is_not_contradicted_by_the_sentence_about_the_error():

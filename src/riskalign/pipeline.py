@@ -61,11 +61,7 @@ def error_of(
             return compose(case, method, outcome, None, rows)
         interval = interval_of(case, method, outcome, confidence, engine, seed)
         result = compose(case, method, outcome, interval, rows)
-    bound = partial(bound_of, case, method, outcome, interval, engine, seed)
-    of_class = None
-    if case.notion.per_class:
-        of_class = partial(interval_of_class, case, method, outcome, confidence, engine, seed)
-    return replace(result, bound=bound, of_class=of_class)
+    return replace(result, bound=partial(bound_of, case, method, outcome, interval, engine, seed))
 
 
 def bound_of(
@@ -79,22 +75,6 @@ def bound_of(
     largest = upper_bound(case, model, square.interval, interval.confidence, seed)
     n_columns = len(case.sample.classes) if case.notion.joint else len(case.problems)
     return max(end, bound_of_norm(method.norm, n_columns, largest))
-
-
-def interval_of_class(
-    case: Case,
-    method: KernelSmoother,
-    outcome: Outcome,
-    confidence: float,
-    engine: str,
-    seed: int,
-    k: int,
-) -> tuple[float, float]:
-    """The interval of the error of one class, by the estimate that is known."""
-    assert outcome.residuals is not None
-    own = Outcome([outcome.estimates[k]], residuals=[outcome.residuals[k]])
-    with one_blas_thread:
-        return interval_of(case.of_class(k), method, own, confidence, engine, seed).interval
 
 
 def sketched_case(

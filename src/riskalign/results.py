@@ -146,23 +146,6 @@ class CalibrationResult(Described):
     binary: BinarySummary | None = None
     evidence: ClassEvidence | None = field(default=None, compare=False)
     bound: Callable[[], float] | None = field(default=None, repr=False, compare=False)
-    of_class: Callable[[int], tuple[float, float]] | None = field(default=None, compare=False)
-
-    def class_interval(self, k: int) -> tuple[float, float] | None:
-        """The interval of the error of class k, a part of a class-wise error.
-
-        None without `confidence`, and for other errors.
-
-        Examples
-        --------
-        >>> import riskalign as ra
-        >>> data = ra.datasets.temperature(500, 3, t2=0.4, seed=0)
-        >>> result = ra.calibration_error(data.y_true, data.y_prob, confidence=0.95)
-        >>> low, high = result.class_interval(1)
-        >>> bool(low < result.per_class[1] < high)
-        True
-        """
-        return None if self.of_class is None else self.of_class(k)
 
     @cached_property
     def upper_bound(self) -> float | None:
@@ -208,7 +191,6 @@ class CalibrationResult(Described):
             "rows": None,
             "curve": None,
             "bound": None,
-            "of_class": None,
             "conditional": self.conditional,
         }
         return vars(self) | more

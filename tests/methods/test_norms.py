@@ -145,7 +145,7 @@ def test_sides_add_up_and_have_intervals():
     assert "of which too high" in str(found)
     assert "of which too low" in found._repr_html_()
     assert found.to_dict()["too_high"]["value"] == found.too_high.value
-    low, high = found.class_interval(0)
+    low, high = found.per_class_interval[0]
     assert low < found.per_class[0] < high
 
 

@@ -230,8 +230,10 @@ def _of_whole_rows(screen: Screen, sketch: CalibrationSketch, case: Case) -> Ite
     if result.per_class is not None:
         errors = {k: ClassError(value) for k, value in enumerate(result.per_class.tolist())}
         screen = replace(screen, evidence=result.evidence, class_errors=errors)
-        for k in screen.class_order[:WORST]:
-            errors[k] = replace(errors[k], interval=result.class_interval(k))
+        if result.per_class_interval is not None:
+            for k in screen.class_order[:WORST]:
+                low, high = result.per_class_interval[k].tolist()
+                errors[k] = replace(errors[k], interval=(low, high))
         screen = replace(screen, class_errors=errors)
     yield screen
     for diagram in _curve(screen, top, case.of_top_label()):
