@@ -339,3 +339,11 @@ def test_notebooks_show_the_last_periods():
     assert "day 3<" not in page
     page = ra.CalibrationHistory().append("<none>", ra.CalibrationSketch())._repr_html_()
     assert "<td>&lt;none&gt;</td><td>0</td><td></td>" in page
+
+
+def test_intervals_of_periods_end_within_the_range_of_the_loss():
+    wrong = ra.CalibrationSketch().update([1, 0, 1], [0.0, 1.0, 0.1])
+    history = ra.CalibrationHistory().append("a", wrong)
+    whole = wrong.calibration_error(confidence=0.95)
+    assert whole.interval[1] == pytest.approx((1 + 1 + 0.9**2) / 3)
+    assert history.result("a").interval == pytest.approx(whole.interval)

@@ -29,7 +29,7 @@ from riskalign.data.sources import PARQUET, files_of, parquet_files
 from riskalign.display.averages import finite
 from riskalign.inference.alarm import Alarm
 from riskalign.plots.canvas import pyplot
-from riskalign.report.exchange import _harmless
+from riskalign.report.exchange import harmless
 from riskalign.sketches.batches import sketch_batches, sketch_of_batches
 from riskalign.sketches.history import CalibrationHistory
 from riskalign.sketches.periods import sketch_files
@@ -155,7 +155,7 @@ def history(options: argparse.Namespace) -> int:
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(columns)
         for row in zip(*columns.values(), strict=True):
-            writer.writerow(map(_harmless, row))
+            writer.writerow(map(harmless, row))
         _write(options.csv, text.getvalue())
     if options.output is not None:
         _draw(shown, alarm, options.output, asked)

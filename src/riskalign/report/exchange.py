@@ -131,11 +131,11 @@ def to_csv(screen: Screen) -> str:
     text = io.StringIO()
     writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
     writer.writeheader()
-    writer.writerows({name: _harmless(value) for name, value in row.items()} for row in rows)
+    writer.writerows({name: harmless(value) for name, value in row.items()} for row in rows)
     return text.getvalue()
 
 
-def _harmless(value: object) -> object:
+def harmless(value: object) -> object:
     """Text that spreadsheets would take for a formula, marked as text by an apostrophe."""
     if isinstance(value, str) and value.lstrip(" ").startswith(FORMULAS):
         return f"'{value}"

@@ -18,7 +18,7 @@ from riskalign.display.frames import data_frame
 from riskalign.display.notebook import framed
 from riskalign.inference.alarm import Alarm, raise_alarm
 from riskalign.inference.comparison import Comparison, compared_apart
-from riskalign.inference.interval import Chance
+from riskalign.inference.interval import Chance, within_range
 from riskalign.methods import KernelSmoother
 from riskalign.pipeline import model_of
 from riskalign.results import CalibrationResult, Interval
@@ -421,5 +421,6 @@ def estimate(
         chance = Chance.of(model, outcome.residuals, case.n_samples, seed=0)
         value = float(np.sum([each.value for each in outcome.estimates]))
         ends = chance.interval(value, confidence)
+        ends = within_range(ends, model.problems, model.sample.weights)
         interval = Interval(chance.standard_error(value), ends, confidence)
         return compose(case, method, outcome, interval, None).without_rows(), chance
