@@ -1,4 +1,4 @@
-"""Curves on top of a start: hat functions of each probability, fitted by one Newton step.
+"""Curves on top of a start: hat functions of each probability, fitted by Newton steps.
 
 To the logits of a fitted start g are added the features of the start (so that they are fitted
 anew) and piecewise linear functions of single probabilities,
@@ -11,17 +11,21 @@ row i, r = y - g and V_i the variance of a label drawn from g_i, the parameters 
 
     theta = F^-1 S,    S = sum_i w_i J_i' r_i,    F = sum_i w_i J_i' V_i J_i + prior.
 
-A sample leaves the fit by F^-1 J_i' r_i: its part in a sum, so that what is left has no part in
-its own noise. The noise of the fit raises the loss of the sample that is left out and lowers that
-of the sample that is let in. With h the leverage of the sample, u = w_i J_i F^-1 J_i' r_i what it
-does to its own logits, and s the share of its information that the prior leaves,
+A sample is left out of the fit by subtracting w_i F^-1 J_i' r_i, its own part of the sum, from
+theta. The noise of the fit raises the loss of a sample that is left out, and lowers that of a
+sample that is not. A weighted mean of the two losses is free of this noise. The weights depend on
+two numbers: with u = w_i J_i F^-1 J_i' r_i, the effect of the sample on its own logits,
 
-    h = u' V u / r' u,    s = 1 - prior |F^-1 J_i' r_i|^2 w_i / r' u,
+    h = u' V u / r' u                             its leverage,
+    s = 1 - prior w_i |F^-1 J_i' r_i|^2 / r' u    the share that the prior leaves of its effect.
 
-squared residuals r + u - (what all labels do) and r - (the same) are on average 1 - h^2 + h s and
-1 - 2 h + h s times the variance of a label. Their mean with the weights a and 1 - a is free of the
-noise for a = (2 - s) / (2 - h). After a second step g holds the labels already, and so do the
-residuals r: they are smaller by the second of these factors, and a = (2 - s) / (2 + h) over it.
+On average the squared residual is 1 - h^2 + h s times the variance of the label if the sample is
+left out, and 1 - 2 h + h s times if it is not, so that the weight of the first must be
+
+    a = (2 - s) / (2 - h).
+
+A second Newton step begins at a g that was fitted to the same labels. Its residuals r are smaller
+by the factor 1 - 2 h + h s, and the weight is a = (2 - s) / ((2 + h) (1 - 2 h + h s)).
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ by the share omega,
 
 where z is the normal score of the difference under chance alone, and omega rises smoothly from 0
 to 1 (`BELIEVED`; Lepski's method with a smooth threshold). If nothing is missed, the difference is
-a chi-square variable less its mean, in units of what one parameter's noise takes from an estimate;
-its degrees of freedom are the parameters that the level has more. What a level shows below that
+a chi-square variable less its mean, in units of what the noise of one parameter adds to an
+estimate; its degrees of freedom are the number of additional parameters. What a level shows below that
 threshold may be chance or not, and so may be what it shows just above. The ends of an interval
 allow for it: the same ladder with a lower threshold (`FEARED`) and with a higher one (`SURE`) gives
 a larger and a smaller value, and the differences are the *doubts*.
