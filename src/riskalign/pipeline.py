@@ -80,7 +80,7 @@ def bound_of(
 def sketched_case(
     sample: Sample, notion: str | None, loss: str | ProperLoss, engine: str, *, weighted: bool
 ) -> Case:
-    """What is asked of a sample in memory, as of a sketch of one batch.
+    """The case of a sample in memory, by a sketch of one batch.
 
     Exact sums need all rows, so that the sketch keeps them.
     """

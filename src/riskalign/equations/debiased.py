@@ -1,12 +1,12 @@
-"""The debiased estimate: what the noise of R adds to a risk is known, and is taken out.
+"""The debiased estimate: a second-order correction removes what the noise of R adds to a risk.
 
 With g a start, e = y - g its residuals and w_ij the kernel's weights without the row itself,
 
     R_i = g_i + sum_j w_ij e_j,    s_i = sum_j w_ij^2.
 
 The variational error <y, l(f) - l(R)> falls short of the truth by E D(E[y | f], R): the squared
-bias of R and its variance. The variance is known: a label that is let into its own average with
-the weight s_i gains twice what the noise of R costs it when it is left out. So
+bias of R and its variance. The variance is known: adding y_i to its own average with the weight
+s_i lowers its loss by twice what the noise of R adds to it when it is left out. So
 
     terms_i = <y_i, l(f_i)> - 1/2 <y_i, l(R_i) + l(R_i + s_i (y_i - R_i) + shift_i)>
 
@@ -40,9 +40,9 @@ class FitNoise:
     """How the labels of a problem move its fitted start, and how much of that remains in R.
 
     A fitted theta errs by some delta, and g by slopes delta. The kernel sees and smooths away
-    a part, slopes overlap delta; but the noise of the averages holds that very part again, so
-    that all of it remains. Its variance less what is counted as noise of the averages is the
-    share `left`.
+    a part, slopes overlap delta, but the noise of the averages contains the same part, so that
+    all of it remains in R. `left` is the share of its variance that is not counted as noise of
+    the averages already.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ class FitNoise:
     def variance_of_fit(self, slopes: FloatArray, unit: float) -> FloatArray:
         """The part of the variance of R that the fit adds to that of the averages, ``(n, d)``.
 
-        The information of samples of the mean weight `unit` is so many times what they tell.
+        For samples of the mean weight `unit`, the information is `unit` times too large.
         """
         remaining = unit * self.left @ self.variance  # V - O V O', see `_left`
         return np.maximum(np.sum((slopes @ remaining) * slopes, axis=2), 0.0)

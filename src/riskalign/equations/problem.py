@@ -58,7 +58,7 @@ class Problem:
 
     @property
     def units(self) -> FloatArray:
-        """Weight of one sample of each row, ``(n,)``: what leaves its own average."""
+        """Weight of one sample of each row, ``(n,)``, which is left out of its own average."""
         return self.weights if self.sample_weights is None else self.sample_weights
 
     @property

@@ -16,7 +16,7 @@ FLATTENINGS = (1.0, 0.5, 0.25)
 invertible coordinates of f, and predictions that crowd the corners need the flatter ones."""
 
 KEPT_SHARE = 0.1
-"""The share of its start below which smoothing cannot press a probability."""
+"""R_k is at least this share of g_k, its start."""
 
 LOG_ODDS_END = float(np.log((1 - FLOOR) / FLOOR))
 """Log-odds of the mirror image of the logarithm's floor."""

@@ -24,8 +24,8 @@ from riskalign.equations.problem import Problem
 from riskalign.equations.simplex import log_odds
 
 NOISE = 0.2
-"""c of the feature log(f + c), times K: alone it undoes that one label in six is random, and
-together with log f about what other shares do."""
+"""c of the feature log(f + c), times K: alone it corrects for one random label in six, and
+together with log f approximately for other shares."""
 
 SHIFTED = 30
 """Outcomes up to which each has a shift: of K shifts the kernel has to smooth K^2 slopes."""

@@ -52,8 +52,8 @@ class Chance:
     rate : c
     removed : mu, on average what the noise had taken; infinite where it is symmetric
     bias : the mean of estimates in the world where g is right
-    doubts : how much of the error may be owed to chance in finer estimates, and how much more
-        there may be that they show and chance could explain as well
+    doubts : by how much the lower and the upper end of an interval are moved, because what finer
+        estimates show may be chance or not
     """
 
     noise: float
@@ -64,7 +64,7 @@ class Chance:
 
     @classmethod
     def of(cls, model: Model, estimates: Sequence[Debiased], n_samples: float, seed: int) -> Chance:
-        """That of the sum of the estimates of a model's problems, from so many samples."""
+        """The variance model of the sum of the estimates of a model's problems."""
         gains = mean_variance_of_gain(model, estimates)
         return cls._of(estimates, gains, null_estimates(model, n_samples, seed).sum(axis=0))
 
@@ -72,7 +72,7 @@ class Chance:
     def of_all(
         cls, model: Model, estimates: Sequence[Debiased], n_samples: float, seed: int
     ) -> tuple[Chance, list[Chance]]:
-        """That of the sum of the estimates of a model's problems, and that of each of them."""
+        """The variance models of the sum of a model's estimates, and of each of them."""
         null = null_estimates(model, n_samples, seed)  # (P, B)
         total = cls._of(estimates, mean_variance_of_gain(model, estimates), null.sum(axis=0))
         pairs = zip(estimates, null, strict=True)
@@ -89,7 +89,7 @@ class Chance:
         return cls(noise, rate, removed, bias, (below, above))
 
     def standard_error(self, value: float) -> float:
-        """Of an estimate, at its own value."""
+        """The standard error of an estimate, at its own value."""
         return float(np.sqrt(self.noise + self.rate * max(value, 0.0)))
 
     def interval(self, value: float, confidence: float) -> tuple[float, float]:
@@ -150,7 +150,7 @@ def within_range(
 
 
 def variance_of_gain(estimate: Debiased) -> FloatArray:
-    """The variance of what a label gains that is drawn from the R of one probability, ``(n,)``."""
+    """The variance of the gain of a label drawn from R, for one probability, ``(n,)``."""
     R, gains = estimate.conditional[:, 1], estimate.gains
     variance: FloatArray = R * (1 - R) * (gains[:, 1] - gains[:, 0]) ** 2
     return variance
@@ -168,7 +168,7 @@ def mean_variance_of_gain(model: Model, estimates: Sequence[Debiased]) -> float:
     problems = model.notion.problems(model.sample, model.loss)
     for problem, each in zip(problems, estimates, strict=True):
         R, gain = each.at_rows(problem, rows, model.kernel)
-        if problem.one_dimensional:  # the outcome 0 is the other classes' affair
+        if problem.one_dimensional:  # outcome 0 is counted by the other classes
             R, gain = R[:, 1:], gain[:, 1:] - gain[:, :1]
         moments += np.array([R, R * gain, R * gain**2]).sum(axis=2)
     mass, first, second = moments

@@ -121,7 +121,7 @@ class Model:
     def worlds(
         self, rows: IntArray, truth: FloatArray, labels: IntArray
     ) -> Iterator[tuple[NullWorld, dict[Tuning, float]]]:
-        """The world of each problem at some rows, and its tunings with their weights."""
+        """The null simulation of each problem at some rows, and its tunings with their weights."""
         drawn = one_per_row(self.sample.take(rows))
         problems = self.notion.problems(drawn, self.loss)
         smoother = choose_smoother(problems, self.kernel, self.engine, small=TINY)

@@ -2,7 +2,7 @@
 
 The weights of kernels favour an R that predicts well. An *error* can be seen much earlier than it
 pays to correct it: p parameters that raise the log-likelihood by L make R worse unless L > p / 2 or
-so, while L stands out of chance as soon as it is above p / 2 by a few times sqrt(p / 2). So the
+so, while L is significant as soon as it is above p / 2 by a few times sqrt(p / 2). So the
 estimate is repeated with finer curves and without a kernel, on a ladder of *levels*: one shift per
 class (where the start has none), curves shared by all classes, one curve per class, and curves with
 a knot at each distinct prediction where these are few. Each falls short of the truth on average by
@@ -14,8 +14,8 @@ by the share omega,
 where z is the normal score of the difference under chance alone, and omega rises smoothly from 0
 to 1 (`BELIEVED`; Lepski's method with a smooth threshold). If nothing is missed, the difference is
 a chi-square variable less its mean, in units of what the noise of one parameter adds to an
-estimate; its degrees of freedom are the number of additional parameters. What a level shows below that
-threshold may be chance or not, and so may be what it shows just above. The ends of an interval
+estimate; its degrees of freedom are the number of additional parameters. What a level shows below
+that threshold may be chance or not, and so may be what it shows just above. The ends of an interval
 allow for it: the same ladder with a lower threshold (`FEARED`) and with a higher one (`SURE`) gives
 a larger and a smaller value, and the differences are the *doubts*.
 """
@@ -241,7 +241,7 @@ def normal_score(excess: float, degrees: float) -> float:
 
 
 def _mixed(one: Debiased, level: LevelEstimate, share: float) -> Debiased:
-    """An estimate of which a level gets a share."""
+    """Mix a level into an estimate with the given share."""
     problem = one.problem
     loss_f = problem.loss(problem.points)
     gain = loss_f - problem.loss(level.R)

@@ -29,7 +29,8 @@ GROUP_ROWS = 16_000
 """Rows of the problems that are smoothed together: their arrays stay in cache."""
 
 SEARCH_ROWS = 2_048
-"""Rows that weigh the candidates of a problem on a larger simplex, whose rows are dear."""
+"""Rows that weight the candidates of a problem of more than two classes, where each row is
+expensive."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Started:
 
     @cached_property
     def residuals(self) -> FloatArray:
-        """Y - g, ``(n, d)``."""
+        """The residuals y - g, ``(n, d)``."""
         return self.problem.columns() - self.g
 
     @cached_property
@@ -70,7 +71,7 @@ class Started:
 
     @cached_property
     def truth(self) -> FloatArray:
-        """G on the simplex, ``(n, K)``."""
+        """The start g on the simplex, ``(n, K)``."""
         return on_simplex(self.g[:, 0]) if self.problem.one_dimensional else self.g
 
     @cached_property
@@ -138,8 +139,8 @@ class Debiased:
     tunings : the tunings and their weights
     started : the problem with its start
     mixture : the finer estimates that were mixed in, and their shares
-    doubts : how much of the error may be owed to chance in finer estimates, and how much more
-        there may be that they show and chance could explain as well
+    doubts : by how much the lower and the upper end of an interval are moved, because what finer
+        estimates show may be chance or not
     """
 
     problem: Problem

@@ -1,9 +1,9 @@
 """Bandwidths that share products and exponentials.
 
-Scores of two bandwidths differ by a factor and by one number a centre, their tilt. So one
+Scores of two bandwidths differ by a factor and by one number per centre, their tilt. So one
 product serves all: the scores of the narrowest, less their row's largest, are small for the
 pairs that matter, and those of the others are made of them in float32. The tilt is left to the
-sums, which multiply by a number a centre anyway. Where the factors are as small whole numbers,
+sums, which multiply by a number per centre anyway. Where the factors are as small whole numbers,
 weights are powers of one exponential.
 """
 
@@ -26,7 +26,7 @@ SMALLEST = {4: -85.0, 8: -700.0}
 slower, so that weights beyond count as that small."""
 
 NOTHING = 27.0
-"""Nats between the row's largest weight and one that counts as nothing."""
+"""How far the logarithm of a negligible weight is below that of the largest of its row."""
 
 STEEPEST = NOTHING + SMALLEST[4]
 """Lowest tilt of bandwidths that share a product: steeper ones leave what matters to scores that

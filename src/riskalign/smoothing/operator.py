@@ -19,7 +19,7 @@ from riskalign.equations.problem import Problem
 T = TypeVar("T")
 
 ALONE = 0.15
-"""Samples at its own place that the neighbours of a row must weigh together. Where they weigh
+"""The least total weight of the neighbours of a row, in samples at the row itself. Where it is
 less, an average of residuals is shrunk towards 0 in proportion: faint and far neighbours do not
 decide it, and no sum is lost to rounding."""
 
@@ -45,7 +45,7 @@ class Average:
     mean : (b, d)
         sum_j k_h(x; f_j) v_j / sum_j k_h(x; f_j); with labels as values, the estimate R.
     logarithm
-        Makes `log_density`, which few ask for.
+        Computes `log_density` when it is first asked for.
     squares : (b,) or None
         The sum of the squared weights of the average, where it was asked for.
     """
@@ -61,7 +61,7 @@ class Average:
 
 
 Reader = Callable[[int, IntArray], Callable[[Average], T]]
-"""From a problem's number and some of its rows to what is read off their averages.
+"""Called with the number of a problem and rows of it; returns a function that reduces averages.
 
 What depends on the rows alone is computed once for all tunings.
 """

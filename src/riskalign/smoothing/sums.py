@@ -16,7 +16,7 @@ PARTS = np.arange(8, 257)
 """Sizes of the parts to which classes are filled up."""
 
 PART = 2.0
-"""What a part costs, in centres."""
+"""The overhead of one part, in units of the cost of one centre."""
 
 FILLED = 0.1
 """Share of the centres up to which classes are filled up; beyond, single sums are as fast."""
@@ -80,7 +80,7 @@ class ColumnSums:
 class LabelSums:
     """Sums of one-hot rows whose labels ``(m,)`` ascend: those of a class are added up.
 
-    An addition a pair instead of one multiplication for each class. Where `part` consecutive
+    That is one addition per pair, instead of one multiplication per pair and class. Where `part` consecutive
     centres share a label, they are products of weights and factors, all in one call: threads
     that call often wait for each other.
     """
