@@ -80,9 +80,9 @@ class ColumnSums:
 class LabelSums:
     """Sums of one-hot rows whose labels ``(m,)`` ascend: those of a class are added up.
 
-    That is one addition per pair, instead of one multiplication per pair and class. Where `part` consecutive
-    centres share a label, they are products of weights and factors, all in one call: threads
-    that call often wait for each other.
+    That is one addition per pair, instead of one multiplication per pair and class. Where `part`
+    consecutive centres share a label, they are products of weights and factors, all in one call:
+    threads that call often wait for each other.
     """
 
     def __init__(self, labels: IntArray, n_classes: int, part: int, dtype: npt.DTypeLike) -> None:
