@@ -5,6 +5,7 @@ import pytest
 from experiments.comparing import pair_of
 
 import riskalign as ra
+from riskalign import testing
 
 
 @pytest.mark.parametrize("notion", ["classwise", "canonical", "top-label"])
@@ -75,3 +76,23 @@ def test_intervals_stay_within_what_two_errors_can_differ_by():
     assert found.interval[0] == -1.0
     assert found.difference == pytest.approx(-1.0, abs=1e-3)
     assert 0 < found.interval[1] <= 1.0
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ((0.0, 0.0), (0.0, 0.0), 0.0),
+        ((0.3, 0.1), (0.3, 0.1), 0.0),  # in doubt alike: the difference is the same in all cases
+        ((0.3, 0.1), (0.0, 0.0), 0.1),  # the difference may be 0.3 less or 0.1 more
+        ((0.0, 0.0), (0.3, 0.1), 0.1),
+        ((0.3, 0.1), (0.1, 0.3), 0.05),  # 0.2 less in both cases
+    ],
+)
+def test_a_difference_in_doubt_has_a_larger_error(first, second, expected, monkeypatch):
+    given = iter([first, second])
+    data = ra.datasets.temperature(200, 2, t2=0.7, seed=0)
+    plain = ra.compare(data.y_true, data.y_prob, data.conditional)
+    monkeypatch.setattr(testing, "doubts_of", lambda estimates: next(given))
+    found = ra.compare(data.y_true, data.y_prob, data.conditional)
+    assert found.difference == plain.difference
+    assert found.standard_error == pytest.approx(np.hypot(plain.standard_error, expected))

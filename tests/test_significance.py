@@ -91,9 +91,15 @@ def test_ranks_count_ties_and_forgive_rounding():
 
 
 def test_one_small_p_value_is_enough():
-    few = half_cauchy(np.array([[0.001, 0.2], [1.0, 0.2], [0.9, 0.2]]))
+    few = half_cauchy(np.array([[0.001, 0.2], [1.0, 0.2], [0.9, 0.2]]), np.ones(3))
     assert few[0] > few[1]
-    assert half_cauchy(np.ones((3, 1))) == pytest.approx([0.0])
+    assert half_cauchy(np.ones((3, 1)), np.ones(3)) == pytest.approx([0.0])
+
+
+def test_a_statistic_that_counts_twice_is_as_two():
+    p = np.array([[0.3, 0.1], [0.02, 0.7]])
+    twice = half_cauchy(p[[0, 1, 1]], np.ones(3))
+    np.testing.assert_allclose(half_cauchy(p, np.array([1.0, 2.0])), twice, rtol=1e-12)
 
 
 @pytest.mark.parametrize("notion", ["classwise", "canonical", "top-label"])

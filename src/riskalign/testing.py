@@ -13,6 +13,7 @@ from riskalign.equations.arrays import IntArray
 from riskalign.equations.losses import ProperLoss
 from riskalign.inference.calibration_test import CalibrationTest, perform_test
 from riskalign.inference.comparison import Comparison, compared
+from riskalign.inference.interval import doubts_of
 from riskalign.methods import KernelSmoother
 from riskalign.methods.kernel import DEBIASED
 from riskalign.options import check_confidence, check_draws, check_seed, engine_of, make_case
@@ -137,14 +138,15 @@ def compare(
         shapes = " and ".join(str(sample.probabilities.shape) for sample in samples)
         raise ValueError(f"`prob_a` and `prob_b` must have one shape; found {shapes}.")
     order = _order_of_content(samples)
-    models, terms = [], []
+    models, terms, doubts = [], [], []
     for sample in samples:
         case = make_case(sample.take(order), notion, loss)
         method.check(len(case.problems), case.notion.name)
         outcome = method.outcome(case, engine_of(engine), progress)
         models.append(model_of(case, method, outcome, engine))
         terms.append(row_terms(case, method, outcome))
-    return compared(models, terms, names, confidence, seed)
+        doubts.append(doubts_of(outcome.residuals or []))
+    return compared(models, terms, doubts, names, confidence, seed)
 
 
 def _order_of_content(samples: Sequence[Sample]) -> IntArray:

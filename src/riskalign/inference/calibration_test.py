@@ -6,12 +6,13 @@ statistics from coarse to fine and Kuiper's, of the top label, of all classes as
 class. Within each statistic the sets are ranked, which gives every set a p-value p_c. These are
 combined so that one small p_c is enough,
 
-    T = sum over statistics c of cot(pi p_c / 2),
+    T = sum over statistics c of a_c cot(pi p_c / 2),
 
-and the p-value of the test is the rank of the observed set by T. All sets, the observed one among
-them, are treated alike, so the size is exact for any number of samples and classes. The sum is that
-of half-Cauchy variables; Liu and Xie combine p-values by Cauchy ones, where a p_c near 1 can hide a
-small one.
+with a_c = 1 but for the frequencies of the classes, which count twice. Only one statistic looks for
+them, while many look for wrong shapes, and each of these takes some power from it. The p-value of
+the test is the rank of the observed set by T. All sets, the observed one among them, are treated
+alike, so the size is exact for any number of samples and classes. The sum is that of half-Cauchy
+variables; Liu and Xie combine p-values by Cauchy ones, where a p_c near 1 can hide a small one.
 
 References
 ----------
@@ -37,6 +38,7 @@ from riskalign.display.table import Row, text_rows, wrapped
 from riskalign.equations.arrays import BoolArray, FloatArray
 from riskalign.inference.null import draw_labels, one_per_row
 from riskalign.inference.views import (
+    FREQUENCY,
     MOST_CROSSED,
     ByClass,
     Crossed,
@@ -162,8 +164,8 @@ def perform_test(
         axis=1,
     )
     ranks = rank_p_values(table)
-    combined = half_cauchy(ranks)
     names = [name for view in views for name in view.names]
+    combined = half_cauchy(ranks, np.array([2.0 if name == FREQUENCY else 1.0 for name in names]))
     return CalibrationTest(
         p_value=float(rank_p_values(combined[None])[0, 0]),
         parts=dict(zip(names, ranks[:, 0].tolist(), strict=True)),
@@ -177,7 +179,7 @@ def views_of(sample: Sample, notion: Notion) -> list[View]:
     """What the test looks at: one probability, or the top label and the classes."""
     f, weights = sample.probabilities, sample.weights / sample.weights.max()
     if f.shape[1] == 2 or not notion.whole_rows:
-        numbers = {2: "slope", 4: "curve", 16: "fine structure"}
+        numbers = {2: "slope", 6: "curve", 12: "waves", 16: "fine structure"}
         hits = _hits(notion if not notion.whole_rows else BINARY, f)
         return [OneProbability(f, weights, hits, numbers, "probability")]
     top = OneProbability(f, weights, _hits(TOP_LABEL, f), {2: "slope", 8: "curve"}, "top label")
@@ -220,10 +222,9 @@ def rank_p_values(table: FloatArray) -> FloatArray:
     return found / n_sets
 
 
-def half_cauchy(p_values: FloatArray) -> FloatArray:
+def half_cauchy(p_values: FloatArray, counts: FloatArray) -> FloatArray:
     """The combination T of p-values ``(C, B)``, ``(B,)``; large ones speak against f."""
-    combined: FloatArray = (1 / np.tan(np.pi / 2 * p_values)).sum(axis=0)
-    return combined
+    return counts @ (1 / np.tan(np.pi / 2 * p_values))
 
 
 def one_per_sample(sample: Sample, seed: int, most: int | None = None) -> Sample:

@@ -128,16 +128,21 @@ class Comparison:
 def compared(
     models: Sequence[Model],
     terms: Sequence[FloatArray],
+    doubts: Sequence[tuple[float, float]],
     names: tuple[str, str],
     confidence: float,
     seed: int,
 ) -> Comparison:
-    """The difference of two models' errors, from the terms ``(n,)`` of each at the same rows."""
+    """The difference of two models' errors, from the terms ``(n,)`` of each at the same rows.
+
+    `doubts` says by how much each error may be smaller and larger (`doubts_of`).
+    """
     sample = models[0].sample
     weights = sample.weights / sample.weights.sum()
     first, second = (float(weights @ own) for own in terms)
-    error = paired_error(models, [1.0, -1.0], terms[0] - terms[1], seed)
     difference = first - second
+    noise = paired_error(models, [1.0, -1.0], terms[0] - terms[1], seed)
+    error = float(np.hypot(noise, _error_of_doubts(doubts)))
     if difference != 0:
         error = max(error, _least_error(difference, int(np.count_nonzero(weights))))
     reach = float(ndtri((1 + confidence) / 2)) * error
@@ -181,6 +186,17 @@ def compared_apart(
         n_samples=(first.n_samples, second.n_samples),
         paired=False,
     )
+
+
+def _error_of_doubts(doubts: Sequence[tuple[float, float]]) -> float:
+    """The standard error of a difference whose terms may hold chance or not.
+
+    Both errors may be smaller, as if nothing were believed that could be chance, or larger, as if
+    all of it were. The differences of these cases and the estimated one have a range, which is
+    taken for four standard errors. Models with the same doubts differ by the same in all cases.
+    """
+    (below_first, above_first), (below_second, above_second) = doubts
+    return float(np.ptp([0.0, below_second - below_first, above_first - above_second])) / 4
 
 
 def _least_error(difference: float, n: int) -> float:

@@ -84,9 +84,8 @@ class Chance:
         plugin = sum(each.mean(each.plugin) for each in estimates)
         removed = sum(each.mean(each.variance_removed) for each in estimates)
         rate = gains / estimates[0].effective_samples / plugin if plugin > 0 else 0.0
-        below, above = (max(sum(each.doubts[end] for each in estimates), 0.0) for end in (0, 1))
         noise, bias = float(np.var(null, ddof=1)), float(null.mean())
-        return cls(noise, rate, removed, bias, (below, above))
+        return cls(noise, rate, removed, bias, doubts_of(estimates))
 
     def standard_error(self, value: float) -> float:
         """The standard error of an estimate, at its own value."""
@@ -124,6 +123,12 @@ class Chance:
     def skewness(self) -> float:
         """Of the smoother's noise; at most that of one square."""
         return min(2 * self.noise**0.5 / self.removed, 8**0.5) if self.removed > 0 else 8**0.5
+
+
+def doubts_of(estimates: Sequence[Debiased]) -> tuple[float, float]:
+    """By how much a model's error may be smaller and larger, as finer estimates are chance or not."""
+    below, above = (max(sum(each.doubts[end] for each in estimates), 0.0) for end in (0, 1))
+    return below, above
 
 
 def within_range(

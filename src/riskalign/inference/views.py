@@ -38,6 +38,9 @@ DEPENDENT = 1e-6
 ROUNDING = 1e-13
 """Share of a function's second moment below which its variance may be rounding."""
 
+FREQUENCY = "each class: frequency"
+"""The statistic that looks for classes which occur more or less often than predicted."""
+
 MOST_CROSSED = 100
 """Classes up to which the residuals of each are related to the predictions of every other."""
 
@@ -217,8 +220,8 @@ class ByClass:
     """Smooth statistics of every class, summed over classes."""
 
     def __init__(self, f: FloatArray, weights: FloatArray) -> None:
-        numbers = {1: "frequency", 2: "slope", 8: "curve"}
-        self.names = [f"each class: {words}" for words in numbers.values()]
+        numbers = {1: FREQUENCY, 2: "each class: slope", 8: "each class: curve"}
+        self.names = list(numbers.values())
         self._numbers = np.array(list(numbers))
         n_functions, n_classes = int(self._numbers.max()), f.shape[1]
         functions = np.zeros((n_classes, GROUPS_PER_CLASS, n_functions))
