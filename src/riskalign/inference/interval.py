@@ -126,7 +126,7 @@ class Chance:
 
 
 def doubts_of(estimates: Sequence[Debiased]) -> tuple[float, float]:
-    """By how much a model's error may be smaller and larger, as finer estimates are chance or not."""
+    """How much smaller and how much larger an error may be: finer estimates may be chance."""
     below, above = (max(sum(each.doubts[end] for each in estimates), 0.0) for end in (0, 1))
     return below, above
 
