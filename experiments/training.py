@@ -56,9 +56,8 @@ HISTORY = (
     "badly. Runs with seed 100, judged by the log loss of the validation set alone, led to the "
     "lower limit of 0.05 that `CalibrationLoss` now has. The tables are of seeds 10 and up, which "
     "nobody had run before, but of the same split of the data. The weights of the losses were not "
-    "searched for. Comparisons are not corrected for their number. Networks were scored with the "
-    "default estimator as it was before finer curves had a share in it. At equal seconds, "
-    "cross-entropy makes two to five times as many steps and overfits further, without early "
+    "searched for. Comparisons are not corrected for their number. At equal seconds, cross-entropy "
+    "makes two to five times as many steps and overfits further, without early "
     "stopping: compare at equal steps."
 )
 SMOOTHING, GAMMA, MMCE_WEIGHT, WEIGHT = 0.05, 3.0, 2.0, 1.0
