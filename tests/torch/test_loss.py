@@ -190,6 +190,37 @@ def test_shapes_are_those_of_cross_entropy():
     assert float(total) == pytest.approx(24 * float(flat))
 
 
+ONE_LOGIT = [((24,), (24,)), ((24, 1), (24,)), ((24, 1), (24, 1)), ((4, 1, 6), (4, 6))]
+
+
+@pytest.mark.parametrize(("shape", "of_target"), ONE_LOGIT)
+def test_one_logit_per_row_is_that_of_the_second_class(shape, of_target):
+    logits, labels = rows(24, 2)
+    one = logits[:, 1] - logits[:, 0]
+    for options in ({}, {"loss": "kl", "bandwidth": 0.1}, {"weight": torch.tensor([1.0, 3.0])}):
+        expected = CalibrationLoss("binary", reduction="none", **options)(logits, labels)
+        module = CalibrationLoss("binary", reduction="none", **options)
+        found = module(one.reshape(shape), labels.reshape(of_target))
+        assert found.shape == of_target
+        torch.testing.assert_close(found.reshape(-1), expected)
+        module(logits, labels)  # one object takes both forms
+
+
+@pytest.mark.parametrize("loss", ["l2", "kl"])
+def test_the_gradient_of_one_logit_per_row(loss):
+    logits, labels = rows(9, 2, seed=1)
+    module = CalibrationLoss("binary", loss, 0.1)
+    for one in (logits[:, 1], logits[:, 1:]):
+        z = one.clone().requires_grad_()
+        assert torch.autograd.gradcheck(lambda z: module(z, labels), (z,), eps=1e-6, atol=1e-6)
+
+
+def test_one_logit_needs_no_notion():
+    logits, labels = rows(24, 2)
+    found = CalibrationLoss(bandwidth=0.1)(logits[:, 1] - logits[:, 0], labels)
+    torch.testing.assert_close(found, CalibrationLoss("binary", bandwidth=0.1)(logits, labels))
+
+
 @pytest.mark.parametrize("notion", NOTIONS[1:])
 def test_rows_that_are_ignored_leave_no_trace(notion):
     logits, labels = rows(30, 3, seed=7)
@@ -416,9 +447,15 @@ def test_bad_inputs_are_errors():
     module = CalibrationLoss(bandwidth=0.1)
     with pytest.raises(ValueError, match=r"`target` must have shape \(6,\).*found \(5,\)"):
         module(logits, labels[:5])
-    with pytest.raises(TypeError, match="soft labels"):
+    with pytest.raises(ValueError, match=r"`input` of shape \(6,\), or \(6,\) .*found \(5,\)"):
+        module(logits[:, 0], labels[:5])
+    with pytest.raises(ValueError, match=r"must have shape \(6,\).*found \(6, 3\)"):
+        module(logits, F.one_hot(labels, 3))
+    with pytest.raises(ValueError, match=r"found [12]\. Use notion='binary' for one logit"):
+        module(logits[:, :1], labels)
+    with pytest.raises(TypeError, match=r"soft labels.*`target\.long\(\)`"):
         module(logits, labels.double())
-    with pytest.raises(ValueError, match="`notion='binary'` needs two classes"):
+    with pytest.raises(ValueError, match=r"`notion='binary'` needs two classes.*shape \(N,\)"):
         CalibrationLoss("binary", bandwidth=0.1)(logits, labels)
     with pytest.raises(ValueError, match="one bandwidth per class"):
         CalibrationLoss(bandwidth=[0.1, 0.2])(logits, labels)

@@ -133,6 +133,20 @@ def test_one_probability_per_row():
     assert torch.isfinite(logits.compute())
 
 
+@pytest.mark.parametrize("from_logits", [False, True])
+@pytest.mark.parametrize("notion", [None, "binary"])
+def test_one_column_is_one_probability_per_row(notion, from_logits):
+    p, y = rows(500, 2)
+    given = torch.logit(p[:, 1]) if from_logits else p[:, 1]
+    expected = CalibrationError(notion, from_logits=from_logits)
+    expected.update(given, y)
+    for shape in ((500, 1), (5, 1, 100)):
+        for labels in (y.reshape(shape), y.reshape(shape).squeeze(1)):
+            metric = CalibrationError(notion, from_logits=from_logits)
+            metric.update(given.reshape(shape), labels)
+            assert metric.sketch().to_bytes() == expected.sketch().to_bytes()
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision(dtype):
     generator = torch.Generator().manual_seed(0)
@@ -185,10 +199,26 @@ def test_wrong_arguments_raise_at_once():
         metric.update(p[:, :2], y)
     with pytest.raises(ValueError, match=r"found \(10, 3\) and \(9,\)"):
         metric.update(p, y[:9])
+    with pytest.raises(ValueError, match=r"\(N, 2, ...\).*Make .* with `classes=3`\."):
+        CalibrationError("top-label").update(p, y)
+    with pytest.raises(ValueError, match=r"`classes=3` and another notion than 'binary'\."):
+        CalibrationError("binary").update(p, y)
+    with pytest.raises(ValueError, match="Use notion='binary' for one prediction per row"):
+        metric.update(p[:, :1], y)
+    with pytest.raises(ValueError, match=r"found \(10, 1\) and \(9,\)\.$"):
+        CalibrationError("binary").update(p[:, :1], y[:9])
     with pytest.raises(ValueError, match="`notion` must be one of"):
         CalibrationError("marginal", 3)
     with pytest.raises(ValueError, match="needs two classes"):
         CalibrationError("binary", 3)
+
+
+def test_a_metric_prints_what_it_measures():
+    assert repr(CalibrationError()) == "CalibrationError(binary, classes=2, l2)"
+    own = ra.ProperLoss("own", lambda f: (1 - f) ** 2)
+    assert (
+        repr(CalibrationError("top-label", 3, own)) == "CalibrationError(top-label, classes=3, own)"
+    )
 
 
 def test_fewer_than_two_rows_give_nan():

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from riskalign.bandwidth.search import positive
-from riskalign.data.notions import NOTIONS, default_notion
+from riskalign.data.notions import BINARY, NOTIONS, default_notion
 from riskalign.data.validation import one_of
 from riskalign.equations.kernels import DIRICHLET as KERNEL
 from riskalign.estimate import select_bandwidth
@@ -134,17 +134,16 @@ class CalibrationLoss(nn.Module):
         Parameters
         ----------
         input : (N, C), (N, C, d1, ...) or (C,)
-            Logits.
+            Logits. Also one logit per row as for BCEWithLogitsLoss, that of the second of two
+            classes: (N,), and (N, 1) if the notion is "binary" or `target` has that shape too.
         target : (N,), (N, d1, ...) or ()
             Labels from 0 to C - 1, or `ignore_index`.
         """
         device = input.device.type
         known_to_autocast = torch.amp.is_autocast_available(device)
         with torch.autocast(device if known_to_autocast else "cpu", enabled=False):
-            if input.dim() == 1:
-                input, target = input[None], target[None]
-            self._check(input, target)
-            logits = input.movedim(1, -1).reshape(-1, input.shape[1])
+            logits = self._rows(input, target)
+            self._check(logits.shape[1])
             exact = logits.dtype if logits.dtype == torch.float64 else torch.float32
             labels = target.reshape(-1).long()
             known = labels != self.ignore_index
@@ -164,18 +163,36 @@ class CalibrationLoss(nn.Module):
         width = RISK_ALIGNMENT if self.tuned else self._number or self.bandwidth.tolist()
         return f"{self.notion}, {self.loss}, bandwidth={width}, {self.estimator}"
 
-    def _check(self, input: Tensor, target: Tensor) -> None:
-        expected = (input.shape[0], *input.shape[2:])
-        if tuple(target.shape) != expected:
+    def _rows(self, input: Tensor, target: Tensor) -> Tensor:
+        """Logits ``(n, C)``. One logit per row is the second class's, beside 0 for the first."""
+        given, expected = tuple(input.shape), (*input.shape[:1], *input.shape[2:])
+        one_column = input.dim() > 1 and given[1] == 1
+        alike = (input.dim() == 1 or one_column) and tuple(target.shape) == given
+        if input.dim() == 1:
+            expected = ()
+        if not alike and tuple(target.shape) != expected:
+            one = f", or {given} for one logit per row" if input.dim() == 1 or one_column else ""
             raise ValueError(
-                f"`target` must have shape {expected} for `input` of shape {tuple(input.shape)}; "
+                f"`target` must have shape {expected} for `input` of shape {given}{one}; "
                 f"found {tuple(target.shape)}."
             )
         if target.is_floating_point():
-            raise TypeError("`target` must hold class numbers; soft labels are not supported.")
-        n_classes = input.shape[1]
+            raise TypeError(
+                "`target` must hold class numbers; soft labels are not supported. Pass "
+                "`target.long()` if all of it are whole numbers."
+            )
+        if alike or (one_column and self.notion == BINARY.name):
+            one_logit = input.reshape(-1, 1)
+            return torch.cat([torch.zeros_like(one_logit), one_logit], 1)
+        return input[None] if input.dim() == 1 else input.movedim(1, -1).reshape(-1, given[1])
+
+    def _check(self, n_classes: int) -> None:
         notion = NOTIONS[self._notion(n_classes)]
-        notion.check(n_classes)
+        if notion.is_one_class and n_classes != 2:
+            raise ValueError(
+                f"`notion='binary'` needs two classes; found {n_classes}. Use 'top-label', "
+                "'classwise' or 'canonical', or pass one logit per row: `input` of shape (N,)."
+            )
         if self.weight is not None and len(self.weight) != n_classes:
             raise ValueError(
                 f"`weight` must have one weight per class; found {len(self.weight)} for "
@@ -304,7 +321,8 @@ def _check_labels(labels: Tensor, known: Tensor, n_classes: int, ignore_index: i
     )
     if labels.device.type == "cpu" and not torch.compiler.is_compiling():
         if wrong.any():
-            raise ValueError(f"{message}; found {int(labels[wrong][0])}.")
+            cure = " Use notion='binary' for one logit per row." if n_classes == 1 else ""
+            raise ValueError(f"{message}; found {int(labels[wrong][0])}.{cure}")
         return
     with suppress(NotImplementedError):  # some devices have no assertions
         torch._assert_async(~wrong.any(), f"{message}.")

@@ -226,8 +226,8 @@ class CalibrationError(Metric):
         Parameters
         ----------
         preds : (N, C) or (N, C, ...)
-            Probabilities, or logits with `from_logits`; for binary errors also (N,) or (N, ...),
-            those of the second class.
+            Probabilities, or logits with `from_logits`; for binary errors also (N,), (N, ...) or
+            (N, 1, ...), those of the second class.
         target : (N,) or (N, ...)
             Labels from 0 to C - 1, or `ignore_index`.
         """
@@ -286,18 +286,35 @@ class CalibrationError(Metric):
         preds = preds.detach()
         p = preds if preds.dtype == torch.float64 else preds.float()
         expected = (*preds.shape[:1], *preds.shape[2:])
-        if self._asked.is_one_class and preds.shape == target.shape:
+        one_column = preds.dim() > 1 and preds.shape[1] == 1 and target.shape == expected
+        if self._asked.is_one_class and (one_column or preds.shape == target.shape):
             p = p.sigmoid() if self.from_logits else p
             p = torch.stack([1 - p, p], -1).reshape(-1, 2)
         elif preds.dim() < 2 or preds.shape[1] != self.n_classes or target.shape != expected:
-            raise ValueError(
-                f"`preds` must have shape (N, {self.n_classes}, ...) and `target` (N, ...); found "
-                f"{tuple(preds.shape)} and {tuple(target.shape)}."
-            )
+            raise ValueError(self._wrong_shapes(preds, target))
         else:
             p = p.movedim(1, -1).reshape(-1, self.n_classes)
             p = p.softmax(1) if self.from_logits else p
         return p, target.reshape(-1).long()
+
+    def _wrong_shapes(self, preds: Tensor, target: Tensor) -> str:
+        """What to say of shapes that do not fit, with the cure."""
+        said = (
+            f"`preds` must have shape (N, {self.n_classes}, ...) and `target` (N, ...); found "
+            f"{tuple(preds.shape)} and {tuple(target.shape)}."
+        )
+        columns, binary = preds.shape[1] if preds.dim() > 1 else 1, self._asked.is_one_class
+        if columns == self.n_classes or (columns == 1 and binary):
+            return said  # the labels are wrong
+        if columns == 1:
+            return f"{said} Use notion='binary' for one prediction per row."
+        other = " and another notion than 'binary'" if binary else ""
+        return f"{said} Make CalibrationError with `classes={columns}`{other}."
+
+    def extra_repr(self) -> str:
+        """What is measured, for the print of a model."""
+        loss = self.loss.name if isinstance(self.loss, ProperLoss) else self.loss
+        return f"{self.notion}, classes={self.n_classes}, {loss}"
 
     def _checked(
         self, p: Tensor, labels: Tensor, tolerance: float
