@@ -35,6 +35,25 @@ def test_a_logarithm_without_a_floor_is_told_what_to_do():
         ra.calibration_error(Y, F, loss=ra.ProperLoss("bare", bare_log))
 
 
+@pytest.mark.parametrize(
+    ("alias", "name"),
+    [("brier", "l2"), ("log", "kl"), ("logloss", "kl"), ("rps", "ranked"), ("KL", "kl")],
+)
+def test_a_loss_has_other_names_that_results_do_not_show(alias, name):
+    data = ra.datasets.temperature(60, 3, seed=0)
+    y, p = data.y_true, data.y_prob
+    sketch = ra.CalibrationSketch(classes=3).update(y, p)
+    for ask in (
+        lambda loss: ra.calibration_error(y, p, loss=loss, bandwidth=0.1),
+        lambda loss: ra.compare(y, p, p[:, ::-1], loss=loss),
+        lambda loss: sketch.calibration_error(loss=loss, bandwidth=0.1),
+        lambda loss: summarize(y, p, loss=loss, n_draws=0).result,
+    ):
+        found, expected = ask(alias), ask(name)
+        assert found.loss == expected.loss == name
+        assert repr(found) == repr(expected)
+
+
 class Predicted:
     """A fitted classifier that answers with given probabilities."""
 

@@ -10,7 +10,7 @@ from riskalign.data.case import Case
 from riskalign.data.notions import NOTIONS, Notion, default_notion
 from riskalign.data.sample import Sample
 from riskalign.data.validation import one_of
-from riskalign.equations.losses import LOSSES, ProperLoss
+from riskalign.equations.losses import LOSSES, ProperLoss, loss_name
 from riskalign.methods import KernelSmoother
 from riskalign.methods.method import Method
 from riskalign.smoothing import ENGINES
@@ -33,10 +33,11 @@ def loss_of(loss: str | ProperLoss, notion: Notion, n_classes: int) -> ProperLos
     if isinstance(loss, ProperLoss):
         _check_loss(notion.loss_of(loss), n_classes if notion.joint else 2)
         return loss
-    if not isinstance(loss, str) or loss not in LOSSES:
+    name = loss_name(loss)
+    if not isinstance(name, str) or name not in LOSSES:
         listed = ", ".join(repr(name) for name in LOSSES)
         raise ValueError(f"`loss` must be one of {listed} or a ProperLoss; found {loss!r}.")
-    return LOSSES[loss]
+    return LOSSES[name]
 
 
 def _check_loss(loss: ProperLoss, n_classes: int) -> None:

@@ -386,7 +386,7 @@ def test_one_hot_rows_have_no_label_to_ignore():
 SEARCHED = {"estimator": "plugin", "bandwidth": "risk-alignment"}
 UNKNOWN = {
     "notion": ("'binary', 'top-label', 'classwise', 'canonical'", "toplabel"),
-    "loss": ("'l2', 'kl', 'ranked' or a ProperLoss", "brier"),
+    "loss": ("'l2', 'kl', 'ranked' or a ProperLoss", "hinge"),
     "estimator": ("'plugin', 'variational', 'cross'", "plug-in"),
     "bandwidth": ("'risk-alignment', 'likelihood', 'cross-validation'", "ra"),
     "kernel": ("'dirichlet', 'rbf'", "beta"),

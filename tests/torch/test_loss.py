@@ -442,6 +442,10 @@ def test_bad_options_are_errors(options, message):
         CalibrationLoss(**options)
 
 
+def test_a_loss_has_other_names():
+    assert (CalibrationLoss(loss="brier").loss, CalibrationLoss(loss="log").loss) == ("l2", "kl")
+
+
 def test_bad_inputs_are_errors():
     logits, labels = rows(6, 3)
     module = CalibrationLoss(bandwidth=0.1)

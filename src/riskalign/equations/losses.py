@@ -91,3 +91,20 @@ RANKED = ProperLoss(
 
 LOSSES = {loss.name: loss for loss in (L2, KL, RANKED)}
 """The losses known by name."""
+
+ALIASES = {"brier": "l2", "squared": "l2", "log": "kl", "logloss": "kl", "rps": "ranked"}
+"""Other names that users have for them."""
+
+
+def loss_name(loss: object) -> object:
+    """The name of a loss in results, from any of its names; what is no text is given back.
+
+    Examples
+    --------
+    >>> loss_name("Brier"), loss_name("kl")
+    ('l2', 'kl')
+    """
+    if not isinstance(loss, str):
+        return loss
+    plain = loss.lower()
+    return ALIASES.get(plain, plain)

@@ -14,6 +14,7 @@ from riskalign.bandwidth.search import positive
 from riskalign.data.notions import BINARY, NOTIONS, default_notion
 from riskalign.data.validation import one_of
 from riskalign.equations.kernels import DIRICHLET as KERNEL
+from riskalign.equations.losses import loss_name
 from riskalign.estimate import select_bandwidth
 from riskalign.torch import nodes
 from riskalign.torch.recent import UNKNOWN, RecentRows
@@ -104,7 +105,7 @@ class CalibrationLoss(nn.Module):
     ) -> None:
         super().__init__()
         self.notion = None if notion is None else one_of("notion", notion, NOTIONS)
-        self.loss = one_of("loss", loss, LOSSES)
+        self.loss = one_of("loss", loss_name(loss), LOSSES)
         self.estimator = one_of("estimator", estimator, ESTIMATORS)
         self.reduction = one_of("reduction", reduction, REDUCTIONS)
         for name, number, least in (
