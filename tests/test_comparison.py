@@ -96,3 +96,57 @@ def test_a_difference_in_doubt_has_a_larger_error(first, second, expected, monke
     found = ra.compare(data.y_true, data.y_prob, data.conditional)
     assert found.difference == plain.difference
     assert found.standard_error == pytest.approx(np.hypot(plain.standard_error, expected))
+
+
+def shown(**changed):
+    """A comparison with given numbers."""
+    given = {"difference": 1.05e-5, "standard_error": 1e-5, "interval": (-1e-5, 3e-5)}
+    given |= {"confidence": 0.95, "p_value": 0.3, "values": (9.21e-6, -1.29e-6)}
+    given |= {"names": ("A", "B"), "notion": "binary", "loss": "l2", "n_samples": 100}
+    return ra.Comparison(**given | changed)
+
+
+def test_an_estimate_below_0_has_a_footnote():
+    found = shown()
+    said = (
+        "An estimate below 0 is shown as 0, but counts in the difference: that of B is -1.29e-06."
+    )
+    assert found.note == said
+    assert said in " ".join(str(found).split())
+    assert said in found._repr_html_()
+    assert "that of A is -2.00e-06 and that of B is -1.00e-06." in shown(values=(-2e-6, -1e-6)).note
+    plain = shown(values=(9.21e-6, 0.0))
+    assert plain.note == ""
+    assert "below 0" not in str(plain) + plain._repr_html_()
+
+
+def test_class_wise_comparisons_show_the_typical_gap_of_a_class():
+    data = ra.datasets.temperature(400, 3, t2=0.5, seed=0)
+    found = ra.compare(data.y_true, data.y_prob, data.conditional)
+    assert found.to_dict()["n_classes"] == 3
+    gap = (found.values[0] / 3) ** 0.5
+    result = ra.calibration_error(data.y_true, data.y_prob)
+    assert gap == pytest.approx(result.gap, rel=1e-6)
+    assert f"typical gap {100 * gap:.1f} pts per class" in str(found)
+    sketches = [
+        ra.CalibrationSketch(classes=3).update(data.y_true, p)
+        for p in (data.y_prob, data.conditional)
+    ]
+    assert " pts per class" in str(sketches[0].compare(sketches[1]))
+
+
+@pytest.mark.parametrize(
+    ("options", "note"),
+    [
+        ({"values": (0.0004, 0.0)}, "typical gap 2.0 pts"),
+        ({"values": (0.0012, 0.0), "notion": "classwise"}, ""),  # of how many classes?
+        (
+            {"values": (0.0012, 0.0), "notion": "classwise", "n_classes": 3},
+            "typical gap 2.0 pts per class",
+        ),
+        ({"values": (0.0004, 0.0), "notion": "canonical", "n_classes": 3}, "typical gap 2.0 pts"),
+        ({"loss": "kl"}, ""),
+    ],
+)
+def test_typical_gaps_beside_errors(options, note):
+    assert shown(**options).rows[0].note == note

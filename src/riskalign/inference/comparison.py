@@ -38,6 +38,7 @@ class Comparison:
     n_samples : number of samples, of each model where they are not the same
     paired : whether both models predicted the same samples; of two sketches it is not known, and
         what moves both estimates alike widens the interval
+    n_classes : number of classes, None where it is not known
 
     Examples
     --------
@@ -59,6 +60,7 @@ class Comparison:
     loss: str
     n_samples: int | tuple[int, int]
     paired: bool = True
+    n_classes: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers as JSON-ready types."""
@@ -77,14 +79,15 @@ class Comparison:
 
     def __str__(self) -> str:
         """A short table."""
-        lines = [self.title, "", *wrapped(self.sentence, "  "), ""]
-        return "\n".join([*lines, *text_rows(self.rows)])
+        lines = [self.title, "", *wrapped(self.sentence, "  "), "", *text_rows(self.rows)]
+        note = wrapped(self.note, "  ")
+        return "\n".join([*lines, "", *note] if note else lines)
 
     def _repr_html_(self) -> str:
         """The table and a small diagram, for notebooks: the difference with its interval."""
         low, high = self.interval
         picture = svg.interval_bars([self.difference], [low], [high])
-        return framed(self.title, self.sentence, self.rows, picture)
+        return framed(self.title, f"{self.sentence} {self.note}".rstrip(), self.rows, picture)
 
     @property
     def title(self) -> str:
@@ -109,11 +112,10 @@ class Comparison:
 
         For the squared error the typical gaps are shown beside it, in percentage points.
         """
-        shown = []
-        for name, value in zip(self.names, self.values, strict=True):
-            root = max(value, 0.0) ** 0.5
-            note = f"typical gap {numbers.points(root)} pts" if self._in_points else ""
-            shown.append(Row(shortened(name, NAME), numbers.number(max(value, 0.0)), "", note))
+        shown = [
+            Row(shortened(name, NAME), numbers.number(max(value, 0.0)), "", self._gap(value))
+            for name, value in zip(self.names, self.values, strict=True)
+        ]
         low, high = (numbers.number(end) for end in self.interval)
         difference = numbers.number(self.difference)
         sign = "" if difference.startswith("-") else "+"
@@ -121,8 +123,28 @@ class Comparison:
         return [*shown, Row("difference", f"{sign}{difference}", f"{low} to {high}", p)]
 
     @property
-    def _in_points(self) -> bool:
-        return self.loss == "l2" and not NOTIONS[self.notion].per_class
+    def note(self) -> str:
+        """Why the errors shown do not subtract to the difference; empty where they do."""
+        below = [
+            f"that of {shortened(name, NAME)} is {numbers.number(value)}"
+            for name, value in zip(self.names, self.values, strict=True)
+            if value < 0
+        ]
+        if not below:
+            return ""
+        return (
+            "An estimate below 0 is shown as 0, but counts in the difference: "
+            f"{' and '.join(below)}."
+        )
+
+    def _gap(self, value: float) -> str:
+        """The typical gap of an error in words, that of one class for class-wise errors."""
+        per_class = NOTIONS[self.notion].per_class
+        n = self.n_classes if per_class else 1
+        if self.loss != "l2" or not n:
+            return ""
+        root = (max(value, 0.0) / n) ** 0.5
+        return f"typical gap {numbers.points(root)} pts{' per class' if per_class else ''}"
 
 
 def compared(
@@ -159,6 +181,7 @@ def compared(
         notion=models[0].notion.name,
         loss=models[0].loss.name,
         n_samples=len(weights),
+        n_classes=len(sample.classes),
     )
 
 
@@ -185,6 +208,7 @@ def compared_apart(
         loss=first.loss,
         n_samples=(first.n_samples, second.n_samples),
         paired=False,
+        n_classes=len(first.classes) or None,
     )
 
 
