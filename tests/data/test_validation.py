@@ -1,5 +1,6 @@
 """What users pass: every accepted form means the same, every bad input gets its own error."""
 
+import pickle
 import re
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 from scipy.special import expit, softmax
 
 import riskalign as ra
-from riskalign.data.validation import as_sample
+from riskalign.data.validation import RowError, as_sample
 
 Y = np.array([0, 1, 2, 1, 0, 2])
 F = np.array(
@@ -521,3 +522,10 @@ def test_one_class_only_is_noted():
     top = np.argmax(data.y_prob, axis=1)
     assert ra.calibration_error(top, data.y_prob, notion="top-label").note == ""
     assert ra.calibration_error(data.y_true, data.y_prob, bandwidth=0.1).note == ""
+
+
+def test_errors_of_rows_travel_between_processes():
+    error = RowError("row 3 is wrong", 3, 1, "found 1.7 there")
+    same = pickle.loads(pickle.dumps(error.after(50)))
+    assert str(same) == "In the rows from 50 on: row 3 is wrong"
+    assert (same.row, same.column, same.found) == (53, 1, "found 1.7 there")

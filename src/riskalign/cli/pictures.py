@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,11 @@ from riskalign.cli.output import (
     print_lines,
     write_output,
 )
-from riskalign.cli.reading import opened
+from riskalign.cli.reading import naming, opened
 from riskalign.data.files import PredictionFile
 from riskalign.data.notions import BINARY, CANONICAL, CLASSWISE, TOP_LABEL
-from riskalign.data.validation import as_sample
+from riskalign.data.validation import RowError, as_sample
+from riskalign.display.table import wrapped
 from riskalign.plots import reliability_diagram, reliability_grid
 from riskalign.plots.canvas import pyplot
 from riskalign.plots.problems import is_classwise, problem_of
@@ -36,10 +38,20 @@ def plot(options: argparse.Namespace) -> int:
     plt = pyplot()
     plt.switch_backend("agg")  # no window, and no need of a display
     file = opened(options, options.file)
-    figure = _figure(options, file)
+    with naming(file):
+        figure = _figure(options, file)
+    drawn = _drawn_classes(figure, _n_classes(file))
     write_output(options.output, picture_of(figure, options.output))
-    print_lines([f"wrote {options.output}"])
+    print_lines([*drawn, f"wrote {options.output}"])
     return 0
+
+
+def _drawn_classes(figure: Any, n_classes: int) -> Iterator[str]:
+    """Which classes a grid shows, if it does not show all."""
+    names = [ax.get_title().removeprefix("class ") for ax in figure.axes if ax.get_title()]
+    if 1 < len(names) < n_classes:
+        chosen = f"the {len(names)} most frequent of {n_classes:,} classes"
+        yield from wrapped(f"drawn are {chosen}: {', '.join(names)}")
 
 
 def _figure(options: argparse.Namespace, file: PredictionFile) -> Any:
@@ -79,16 +91,20 @@ def _one_probability(
 ) -> tuple[np.ndarray, np.ndarray, str]:
     """The probability that is drawn ``(n,)`` and what came true; other columns are not kept."""
     notion = BINARY.name if file.top_label else options.notion
-    problems, subject = [], ""
+    problems, subject, first = [], "", 0
     for y_true, scores in file:
-        sample = as_sample(
-            y_true,
-            scores,
-            from_logits=file.from_logits,
-            normalize=options.normalize,
-            classes=file.classes,
-            fewest=0,
-        )
+        try:
+            sample = as_sample(
+                y_true,
+                scores,
+                from_logits=file.from_logits,
+                normalize=options.normalize,
+                classes=file.classes,
+                fewest=0,
+            )
+        except RowError as error:
+            raise error.after(first) from None
+        first += len(scores)
         problem, subject = problem_of(sample, notion, options.pos_label)
         problems.append(problem)
     if not problems:

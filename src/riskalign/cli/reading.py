@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from riskalign.data.files import PredictionFile, open_predictions
-from riskalign.data.validation import as_sample
+from riskalign.data.validation import RowError, as_sample
 
 
 def opened(
@@ -35,11 +35,16 @@ def opened(
 
 
 @contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Put the name of a file before errors about its rows."""
+def naming(file: PredictionFile | Path) -> Iterator[None]:
+    """Put the name of a file, and the place in it where it is known, before errors."""
+    path = file if isinstance(file, Path) else file.path
     try:
         yield
     except ValueError as error:
+        if isinstance(error, RowError) and isinstance(file, PredictionFile):
+            place = file.place(error.row, error.column)
+            message = f"{path}: {place}: {error.found}"
+            raise ValueError(message) from None  # noqa: TRY004
         where = "" if str(error).startswith(f"{path}: ") else f"{path}: "
         raise ValueError(f"{where}{error}") from None
 
@@ -51,7 +56,7 @@ def same_rows(files: Sequence[PredictionFile], normalize: bool) -> list[Any]:
     first, second = (file.read() for file in files)
     samples = []
     for part, file in zip((first, second), files, strict=True):
-        with naming(file.path):
+        with naming(file):
             samples.append(
                 as_sample(
                     part.labels, part.scores, from_logits=file.from_logits, normalize=normalize

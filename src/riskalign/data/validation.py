@@ -14,7 +14,7 @@ from scipy.special import expit, softmax
 from riskalign.data.labels import as_numbers, class_names, class_numbers, listed, reject_swapped
 from riskalign.data.sample import Sample
 from riskalign.data.weights import exponent_of, in_units
-from riskalign.equations.arrays import FloatArray, LabelArray
+from riskalign.equations.arrays import BoolArray, FloatArray, LabelArray
 
 OUTWEIGHED = 1e-12
 """The least share of the heaviest sample that the others must weigh together: sums without a
@@ -26,6 +26,36 @@ far above one a probability may lie (fastText's reach 2e-5)."""
 
 BFLOAT16_TOLERANCE = 8e-3
 """The same for bfloat16, whose rounding alone moves sums by up to 4e-3."""
+
+
+class RowError(ValueError):
+    """An error about one row of predictions.
+
+    Attributes
+    ----------
+    row, column : where it is; the column is None if the whole row is wrong
+    found : what is said of it beside the name of its place in a file
+    """
+
+    def __init__(
+        self, message: str, row: int = 0, column: int | None = None, found: str = ""
+    ) -> None:
+        super().__init__(message)  # the one argument with which it is made again elsewhere
+        self.row = row
+        self.column = column
+        self.found = found or message
+
+    def after(self, first: int) -> RowError:
+        """The same error of a batch before which there are so many rows."""
+        said = f"In the rows from {first:,} on: {self}" if first else str(self)
+        return RowError(said, self.row + first, self.column, self.found)
+
+
+def _first(wrong: BoolArray, scores: FloatArray) -> tuple[int, int, str]:
+    """Row and column of the first number that is wrong, and what is said of it."""
+    place = int(np.argmax(wrong))
+    row, column = divmod(place, scores[0].size)
+    return row, column, f"found {scores.ravel()[place]:.6g} there"
 
 
 def one_of(name: str, value: object, known: Iterable[str]) -> str:
@@ -246,8 +276,13 @@ def _from_logits(scores: FloatArray, normalize: bool, pairs: bool) -> FloatArray
         raise ValueError("`normalize` is for probabilities: a softmax already sums to one.")
     _reject_nan(scores)
     if np.isinf(scores).any():
-        row = int(np.argmax(np.isinf(scores.reshape(len(scores), -1)).any(axis=1)))
-        raise ValueError(f"`y_prob` holds an infinite logit in row {row}. Replace or drop it.")
+        row, column, found = _first(np.isinf(scores), scores)
+        raise RowError(
+            f"`y_prob` holds an infinite logit in row {row}. Replace or drop it.",
+            row,
+            column,
+            f"{found}, an infinite logit. Replace it or drop the row.",
+        )
     if scores.ndim == 1:
         return np.stack([expit(-scores), expit(scores)], axis=1) if pairs else expit(scores)
     result: FloatArray = softmax(scores, axis=1)
@@ -259,9 +294,14 @@ def _reject_nan(scores: FloatArray) -> None:
         return
     rows = np.isnan(scores.reshape(len(scores), -1)).any(axis=1)
     if rows.any():
-        raise ValueError(
+        row, column, _ = _first(np.isnan(scores), scores)
+        cure = "Drop those rows or correct the predictions."
+        raise RowError(
             f"`y_prob` holds NaN in {np.count_nonzero(rows)} of {len(scores)} rows, first in row "
-            f"{int(np.argmax(rows))}. Drop those rows or correct the predictions."
+            f"{row}. {cure}",
+            row,
+            column,
+            f"found NaN there. {cure}",
         )
 
 
@@ -278,6 +318,15 @@ def _are_percentages(scores: FloatArray) -> bool:
     return scores.ndim == 1 or bool((np.abs(scores.sum(axis=1) - 100) < 1).all())
 
 
+def _cure(scores: FloatArray, low: float) -> str:
+    """What scores outside [0, 1] look like, and what is to be done."""
+    if scores.ndim == 1 and low >= 0 and (scores == np.floor(scores)).all():
+        return "These look like class labels: pass probabilities, such as those of `predict_proba`."
+    if _are_percentages(scores):
+        return "They look like percentages: divide them by 100."
+    return "Pass `from_logits=True` for logits, `normalize=True` to rescale counts or votes."
+
+
 def _probabilities(
     scores: FloatArray, normalize: bool, pairs: bool, tolerance: float
 ) -> FloatArray:
@@ -285,22 +334,15 @@ def _probabilities(
     if np.isnan(low):
         _reject_nan(scores)
     if low < 0 or (high > 1 + tolerance and not normalize):
-        found = f"`y_prob` must lie in [0, 1]; found values from {low:.4g} to {high:.4g}."
-        if scores.ndim == 1 and low >= 0 and (scores == np.floor(scores)).all():
-            raise ValueError(
-                f"{found} These look like class labels: pass probabilities, such as those of "
-                "`predict_proba`."
-            )
-        if _are_percentages(scores):
-            raise ValueError(f"{found} They look like percentages: divide them by 100.")
-        raise ValueError(
-            f"{found} Pass `from_logits=True` for logits, `normalize=True` to rescale counts or "
-            "votes."
-        )
+        rule = f"`y_prob` must lie in [0, 1]; found values from {low:.4g} to {high:.4g}."
+        message = f"{rule} {_cure(scores, low)}"
+        outside = (scores < 0) | ((scores > 1 + tolerance) & (not normalize))
+        row, column, found = _first(outside, scores)
+        raise RowError(message, row, column, f"{found}; {message}")
     if not np.isfinite(high):
-        raise ValueError(
-            "`y_prob` holds infinite values. Drop those rows or correct the predictions."
-        )
+        message = "`y_prob` holds infinite values. Drop those rows or correct the predictions."
+        row, column, found = _first(np.isinf(scores), scores)
+        raise RowError(message, row, column, f"{found}; {message}")
     if scores.ndim == 1:
         if normalize:
             raise ValueError(
@@ -311,16 +353,23 @@ def _probabilities(
     sums = scores.sum(axis=1)
     if normalize:
         if (sums <= 0).any():
-            raise ValueError(
-                f"`y_prob` cannot be normalised: row {int(np.argmax(sums <= 0))} sums to "
-                f"{sums.min():.4g}."
+            row = int(np.argmax(sums <= 0))
+            raise RowError(
+                f"`y_prob` cannot be normalised: row {row} sums to {sums.min():.4g}.",
+                row,
+                None,
+                f"the row sums to {sums[row]:.4g} and cannot be normalised.",
             )
         return scores / sums[:, None]
     off = np.abs(sums - 1)
     if (off > tolerance).any():
         row = int(np.argmax(off > tolerance))
-        raise ValueError(
-            f"`y_prob` rows must sum to 1 (tolerance {tolerance:g}); row {row} sums to "
-            f"{sums[row]:.4g}. Pass `from_logits=True` for logits, `normalize=True` to rescale."
+        rule = f"rows must sum to 1 (tolerance {tolerance:g})"
+        cure = "Pass `from_logits=True` for logits, `normalize=True` to rescale."
+        raise RowError(
+            f"`y_prob` {rule}; row {row} sums to {sums[row]:.4g}. {cure}",
+            row,
+            None,
+            f"found the sum {sums[row]:.4g} there; {rule}. {cure}",
         )
     return scores

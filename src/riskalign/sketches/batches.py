@@ -10,7 +10,7 @@ from typing import Any
 
 from riskalign.data.arrow import Reading
 from riskalign.data.sources import Batches, open_source
-from riskalign.data.validation import as_batch
+from riskalign.data.validation import RowError, as_batch
 from riskalign.results import CalibrationResult
 from riskalign.sketches.groups import Groups
 from riskalign.sketches.sketch import CalibrationSketch
@@ -156,8 +156,12 @@ def sketch_of_batches(
                 from_logits=from_logits,
                 normalize=normalize,
             )
+        except RowError as error:
+            raise error.after(first) from None
         except (ValueError, TypeError) as error:
-            raise type(error)(f"In the rows from {first:,} on: {error}") from None
+            raise type(error)(
+                f"In the rows from {first:,} on: {error}" if first else str(error)
+            ) from None
         first += len(p)
     if sketch is None:
         raise ValueError("`batches` is empty: there are no rows.")

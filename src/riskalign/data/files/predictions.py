@@ -23,6 +23,7 @@ from riskalign.data.files.separate import (
     label_column,
     listed_labels,
 )
+from riskalign.data.files.sketches import SUFFIX
 from riskalign.data.files.tables import CsvTable, JsonLinesTable, Table
 from riskalign.data.files.whole import is_stream
 from riskalign.equations.arrays import FloatArray, IntArray
@@ -34,7 +35,7 @@ TABLES: dict[str, Callable[[Path], Table]] = {
     ".parquet": ParquetTable,
     ".pq": ParquetTable,
 }
-FORMATS = ".csv, .parquet, .npz, .npy or .jsonl"
+FORMATS = ".csv, .parquet, .npz, .npy, .jsonl or .tsv"
 LARGE = 4_000_000
 """Numbers above which a file is read in batches: held, they take 32 MB, and estimating a class-wise
 error thirty times that; in batches its memory does not grow, and it takes a third of the time."""
@@ -192,6 +193,13 @@ class PredictionFile:
             )
         return found
 
+    def place(self, row: int, column: int | None) -> str:
+        """Where a prediction, or with no column all of a row, is found, for people."""
+        place, names = self._table.place(row), self._layout.scores
+        if column is None:
+            return place
+        return f"{place}, column {names[column if len(names) > 1 else 0]!r}"
+
     def read(self) -> Predictions:
         """All rows at once."""
         parts = list(self.batches())
@@ -250,6 +258,10 @@ def open_predictions(
     ([1, 0], ('cat', 'dog'))
     """
     path = Path(path)
+    if str(path) == "-":
+        raise ValueError(
+            "-: reading from the standard input is not supported. Write the predictions to a file."
+        )
     if not path.exists():
         what = "a symbolic link that leads nowhere" if path.is_symlink() else "no such file"
         raise FileNotFoundError(f"{path}: {what}.")
@@ -338,8 +350,16 @@ def _open(
 
 def _table(path: Path) -> Table:
     kind = path.suffix.lower()
+    if kind == SUFFIX:
+        raise ValueError(
+            "this is a sketch, which has no rows. Sketches work with riskalign report, merge and "
+            "history."
+        )
     if kind not in TABLES:
-        raise ValueError(f"files end in {FORMATS}; found {kind or 'no ending'!r}.")
+        raise ValueError(
+            f"files of predictions end in {FORMATS}, sketches in {SUFFIX}; found "
+            f"{kind or 'no ending'!r}."
+        )
     return TABLES[kind](path)
 
 
