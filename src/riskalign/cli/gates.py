@@ -74,8 +74,17 @@ class Check:
     message: str
 
 
-def check_gates(metric: str, upper: bool) -> None:
+def check_gates(limit: Limit | None, metric: str, upper: bool) -> None:
     """Refuse options that do not go together, before anything is computed."""
+    if limit is None:
+        for option, given in (("--upper", upper), ("--metric ece", metric == "ece")):
+            if given:
+                raise ValueError(f"{option} needs --fail-above, such as --fail-above 3pts.")
+    elif limit.in_points and not 0 <= limit.value <= 1:
+        raise ValueError(
+            f"--fail-above {limit}: a gap between probabilities has 0 to 100 points, so that a "
+            "limit is not negative and at most 100pts."
+        )
     if metric == "ece" and upper:
         raise ValueError(
             "--upper compares the end of an interval, and the ECE has none. Leave out --upper, or "

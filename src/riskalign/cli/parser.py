@@ -37,6 +37,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong and where help is."""
+        if message == "argument --fail-above: expected one argument":  # -1pts looks like an option
+            message = f"{message}, a limit such as 3pts that is not negative"
         self.exit(2, f"riskalign: error: {message}. See {self.prog} --help.\n")
 
 
@@ -223,7 +225,13 @@ def _limit(text: str) -> Limit:
 
 def _thresholds(text: str) -> Thresholds:
     """Three percentage points in rising order."""
-    return Thresholds(*(float(part) for part in text.split(",")))
+    try:
+        good, fair, poor = (float(part) for part in text.split(","))
+        return Thresholds(good, fair, poor)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} must be three percentage points that ascend, such as 1,3,10"
+        ) from None
 
 
 _count.__name__, _bins.__name__, _limit.__name__ = "count", "count", "limit"

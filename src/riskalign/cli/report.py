@@ -38,7 +38,7 @@ def report(options: argparse.Namespace) -> int:
     """`riskalign report`."""
     outputs = {f"--{kind}": getattr(options, kind) for kind in FILES}
     check_outputs(outputs, [*inputs_of([options.file]), options.labels, options.worse_than])
-    check_gates(options.metric, options.upper)
+    check_gates(options.fail_above, options.metric, options.upper)
     asked = _options(options)
     many = is_of_many(options.file)
     if many:
@@ -143,7 +143,7 @@ def _survey(
 def _sketched(options: argparse.Namespace, file: PredictionFile) -> CalibrationSketch:
     held = not file.is_large or options.notion == CANONICAL.name
     batches = [_whole(file)] if held else file
-    with naming(file.path):
+    with naming(file):
         return sketch_rows(
             batches,
             notion=options.notion,
@@ -211,7 +211,7 @@ def _write(
     provenance = Provenance(name, options.line, made, version, file.description, source)
     writers: dict[str, Callable[[], str]] = {
         "html": partial(to_html, screen, provenance),
-        "json": partial(to_json, screen, **facts),
+        "json": partial(to_json, screen, checks, **facts),
         "csv": partial(to_csv, screen),
         "markdown": partial(to_markdown, screen, name, checks),
         "junit": partial(to_junit, screen, name, checks, "\n".join(lines)),

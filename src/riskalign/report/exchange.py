@@ -40,8 +40,8 @@ class Checked(Protocol):
         """What was found."""
 
 
-def to_dict(screen: Screen, **facts: Any) -> dict[str, Any]:
-    """The screen as JSON-ready types; `facts` say where it comes from."""
+def to_dict(screen: Screen, checks: Sequence[Checked] = (), /, **facts: Any) -> dict[str, Any]:
+    """The screen and its gates as JSON-ready types; `facts` say where it comes from."""
     result, scores = screen.result, screen.scores
     return {
         "schema": SCHEMA,
@@ -54,6 +54,10 @@ def to_dict(screen: Screen, **facts: Any) -> dict[str, Any]:
             "thresholds": vars(screen.options.thresholds),
             "answers": [_answer(screen, k) for k in range(len(screen.answers))],
         },
+        "gates": [
+            {"name": check.name, "passed": not check.failed, "message": check.message}
+            for check in checks
+        ],
         "n_samples": screen.n_samples,
         **({} if scores is None else vars(scores) | {"mean_confidence": scores.confidence}),
         "p_value": None if screen.test is None else screen.test.p_value,
@@ -100,9 +104,10 @@ def _class(screen: Screen, k: int) -> dict[str, Any]:
     }
 
 
-def to_json(screen: Screen, **facts: Any) -> str:
-    """The screen as JSON."""
-    return json.dumps(_plain(to_dict(screen, **facts)), indent=2, ensure_ascii=False) + "\n"
+def to_json(screen: Screen, checks: Sequence[Checked] = (), /, **facts: Any) -> str:
+    """The screen and its gates as JSON."""
+    content = _plain(to_dict(screen, checks, **facts))
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
 def _plain(value: Any) -> Any:
