@@ -21,6 +21,7 @@ from riskalign.report import Options, screen_of, summarize, survey, words
 from riskalign.report.advice import Advice
 from riskalign.report.exchange import to_csv, to_json, to_junit, to_markdown
 from riskalign.report.page import to_html
+from riskalign.report.sections import class_section
 from riskalign.report.surveying import stages
 from riskalign.report.text import text_lines
 from riskalign.sketches.batches import sketch_of_batches
@@ -236,6 +237,24 @@ class TestClasses:
         found = summarize(data.y_true, data.y_prob, **QUICK)
         assert "(4 more: --all-classes)" in text_of(found)
         assert "more: --all" not in text_of(found, all_classes=True)
+
+    def test_which_of_many_classes_are_estimated(self, three, monkeypatch):
+        found = summarize(three.y_true, three.y_prob, **QUICK)
+        assert "are estimated" not in text_of(found)
+        monkeypatch.setattr("riskalign.report.surveying.MANY", 2)
+        monkeypatch.setattr("riskalign.report.surveying.WORST", 2)
+        found = summarize(three.y_true, three.y_prob, **QUICK)
+        note = 'Of 3 classes, the 2 with the most evidence are estimated; the others show "-"'
+        assert note in " ".join(text_of(found).split())
+        assert note.replace('"', "&quot;") in class_section(found)
+
+    @pytest.mark.parametrize(
+        ("off", "words"), [(1, "1 of 3 classes is"), (2, "2 of 3 classes are")]
+    )
+    def test_the_number_of_a_caption(self, screen, off, words):
+        found = replace(screen.evidence, p_values=np.where(np.arange(3) < off, 0.0, 1.0))
+        assert found.findings.sum() == off
+        assert f"{words} off" in class_section(replace(screen, evidence=found))
 
 
 class TestSurvey:

@@ -152,6 +152,17 @@ class Screen:
         errors = np.array([self._error(k) for k in range(len(self.evidence.names))])
         return self.evidence.order(errors).tolist()
 
+    @property
+    def classes_note(self) -> str:
+        """Which classes were estimated, where not all were; empty otherwise."""
+        K = len(self.class_order)
+        if not self.class_errors or len(self.class_errors) == K:
+            return ""
+        return (
+            f"Of {K:,} classes, the {len(self.class_errors)} with the most evidence are estimated; "
+            'the others show "-" as typical gap. --notion classwise estimates all of them.'
+        )
+
     def _error(self, k: int) -> float:
         found = self.class_errors.get(k)
         return -np.inf if found is None else found.value

@@ -163,7 +163,8 @@ def class_section(screen: Screen) -> str:
     )
     return (
         '<section id="classes" aria-labelledby="classes-title"><h2 id="classes-title">Classes</h2>'
-        f'<p class="caption">{off:,} of {K:,} classes are off by more than chance, corrected for '
+        f'<p class="caption">{off:,} of {K:,} classes {"is" if off == 1 else "are"} off by more '
+        "than chance, corrected for "
         f"{K:,} classes; the list is ordered by evidence.</p>"
         '<div class="controls" id="class-controls" hidden>'
         '<label>Filter <input type="search" id="filter" autocomplete="off" spellcheck="false">'
@@ -172,8 +173,13 @@ def class_section(screen: Screen) -> str:
         '<button type="button" id="more">Show all</button></div>'
         '<div class="scroll" tabindex="0" role="region" aria-labelledby="classes-title">'
         f'<table id="class-table" data-shown="{SHOWN}"><thead><tr>{head}</tr></thead>'
-        f"<tbody>{rows}</tbody></table></div></section>"
+        f"<tbody>{rows}</tbody></table></div>{_estimated(screen)}</section>"
     )
+
+
+def _estimated(screen: Screen) -> str:
+    note = screen.classes_note
+    return f'<p class="caption">{html.escape(note)}</p>' if note else ""
 
 
 def _class_row(screen: Screen, k: int, place: int, reach: float) -> str:

@@ -53,6 +53,7 @@ def _classes(screen: Screen, all_classes: bool) -> Iterator[str]:
     yield from columns(rows, left=(0, 3, 6))
     if len(shown) < K:
         yield f"  ({K - len(shown):,} more: --all-classes)"
+    yield from wrapped(screen.classes_note, "  ") if screen.classes_note else ()
 
 
 def _advice(screen: Screen, source: Sequence[str]) -> Iterator[str]:
