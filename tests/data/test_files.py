@@ -174,6 +174,26 @@ class TestColumns:
         assert file.read().labels.tolist() == [1, 0, 1]
         assert file.read().scores.tolist() == [0.9, 0.8, 0.5]
 
+    @pytest.mark.parametrize("name", ["correct", "is_correct"])
+    def test_confidence_and_outcome(self, tmp_path, name):
+        text = f"{name},confidence\nTrue,0.9\nFalse,0.8\ntrue,0.5\n"
+        found = open_predictions(write(tmp_path / "a.csv", text)).read()
+        assert found.labels.tolist() == [1, 0, 1]
+        assert found.scores.tolist() == [0.9, 0.8, 0.5]
+        layout = find_layout([name, "pred", "confidence"])
+        assert (layout.label, layout.scores, layout.predicted) == (name, ("confidence",), None)
+
+    @pytest.mark.parametrize("other", ["p", "score", "logit_0", "conf"])
+    def test_outcomes_beside_other_predictions(self, other):
+        with pytest.raises(ValueError, match="no column of labels was found"):
+            find_layout(["correct", "confidence", other])
+        layout = find_layout(["y", "correct", "confidence", "pred"])
+        assert (layout.label, layout.predicted) == ("y", "pred")
+
+    def test_all_names_of_labels_are_listed(self):
+        with pytest.raises(ValueError, match=r"\(y, y_true, label, labels, target, targets, or c"):
+            find_layout(["truth", "p"])
+
     def test_users_words(self, tmp_path):
         columns = ["truth", "cat", "dog", "m1_cat", "m1_dog", "m2_cat", "m2_dog"]
         chosen = find_layout(columns, label="truth", probs="m2_*")
@@ -359,6 +379,18 @@ class TestErrors:
 
     def test_no_file(self, tmp_path):
         assert "no such file" in message(tmp_path / "nothing.csv")
+
+    def test_a_key_that_is_missing(self, tmp_path):
+        text = '{"y": 1, "p_a": 0.5, "p_b": 0.5}\n{"y": 1, "p_a": 0.5}'
+        said = message(write(tmp_path / "a.jsonl", text))
+        assert "line 2: p_a, p_b must hold 2 numbers; 'p_b' is missing. Correct" in said
+        said = message(write(tmp_path / "a.jsonl", '{"y": 1, "p": 0.5}\n{"y": 1, "p": "x"}'))
+        assert """must hold a number; found '"x"'. Correct""" in said
+
+    def test_all_endings_are_listed(self, tmp_path):
+        said = message(write(tmp_path / "a.bin", "x"))
+        assert ".tsv" in said
+        assert "sketches in .sketch" in said
 
     def test_unknown_ending(self, tmp_path):
         assert ".csv, .parquet" in message(write(tmp_path / "a.xls", "x"))

@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 LABEL = re.compile(r"(y|y_true|labels?|targets?)", re.IGNORECASE)
 PREDICTED = re.compile(r"(pred|predicted|prediction|y_pred)", re.IGNORECASE)
 CONFIDENCE = re.compile(r"(confidences?|conf)", re.IGNORECASE)
+CORRECT = re.compile(r"(is_)?correct", re.IGNORECASE)
 PROBABILITY = re.compile(
     r"(?:y_)?(?:p|probs?|probas?|probability|probabilities)(?:(?:[_.: -]|(?=\d))(?P<name>.+))?",
     re.IGNORECASE,
@@ -117,6 +118,10 @@ def _layout(
     nested: Mapping[str, Sequence[str]],
     unlabelled: bool,
 ) -> Layout:
+    if not (label or labels_from or probs or nested or logits):
+        outcome = _outcome(found)
+        if outcome is not None:
+            return outcome
     chosen_label = labels_from or found.label(label, unlabelled)
     if probs is None and len(nested) == 1:
         ((column, classes),) = nested.items()
@@ -146,8 +151,17 @@ def _layout(
             return Layout(chosen_label, scores, names, from_logits=logits)
     raise ValueError(
         f"no {noun} of predictions was found (p, prob..., p_<class>, score, logit..., 0, 1, ..., "
-        f"or confidence with pred). Name them with --probs. {found.listed()}"
+        f"or confidence with pred or correct). Name them with --probs. {found.listed()}"
     )
+
+
+def _outcome(found: _Names) -> Layout | None:
+    """A confidence and whether it was right, where no other column may hold either."""
+    correct, confidence = found.matching(CORRECT), found.matching(CONFIDENCE)
+    others = (LABEL, PROBABILITY, LOGIT, SCORE)
+    if len(correct) == len(confidence) == 1 and not any(map(found.matching, others)):
+        return Layout(correct[0], confidence)
+    return None
 
 
 def _is_logit(column: str, logits: bool) -> bool:
@@ -186,8 +200,8 @@ class _Names:
         found = self.matching(LABEL)
         if not found:
             raise ValueError(
-                f"no {self._noun} of labels was found (y, label or target). Name it with "
-                f"--label. {self.listed()}"
+                f"no {self._noun} of labels was found (y, y_true, label, labels, target, targets, "
+                f"or correct with confidence). Name it with --label. {self.listed()}"
             )
         if len(found) > 1:
             raise ValueError(

@@ -220,10 +220,13 @@ class JsonLinesTable:
         except ValueError:
             pass  # rows of different lengths
         bad = next(i for i, row in enumerate(rows) if len(row) != width or not _all_numbers(row))
-        found = _short(json.dumps(rows[bad]))
+        missing = [name for name in names if batch[bad][1].get(name) is None]
+        one = width == len(rows[bad]) == 1
+        found = f"found {_short(json.dumps(rows[bad][0] if one else rows[bad]))}"
+        found = f"{missing[0]!r} is missing" if missing else found
         expected = "a number" if width == 1 else f"{width} numbers"
         raise ValueError(
-            f"line {batch[bad][0]}: {', '.join(names[:3])} must hold {expected}; found {found}. "
+            f"line {batch[bad][0]}: {', '.join(names[:3])} must hold {expected}; {found}. "
             + _advice(rows[bad])
         )
 
