@@ -267,6 +267,29 @@ class TestReport:
         assert code == 2
         assert f"Write {limit}pts for percentage points, or {limit}raw" in one_line(err)
 
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            (("--upper",), "--upper needs --fail-above"),
+            (("--metric", "ece"), "--metric ece needs --fail-above"),
+            (("--fail-above", "300pts"), "at most 100pts"),
+            (("--fail-above=-1pts",), "a limit is not negative"),
+            (("--fail-above", "-1pts"), "a limit such as 3pts that is not negative"),
+        ],
+    )
+    def test_gates_that_make_no_sense(self, run, file, options, message):
+        code, out, err = run("report", file, *FAST, *options)
+        assert (code, out) == (2, "")
+        assert message in one_line(err)
+
+    def test_gates_in_json(self, run, file, tmp_path):
+        out = tmp_path / "a.json"
+        for options, passed in (((), []), (("--fail-above", "1pts"), [False, False])):
+            run("report", file, *FAST, "--json", out, *options)
+            gates = json.loads(out.read_text())["gates"]
+            assert [gate["passed"] for gate in gates] == passed
+            assert all("--fail-above 1pts failed" in gate["message"] for gate in gates)
+
     def test_the_ece_has_no_upper_end(self, run, file):
         gate = ("--fail-above", "3pts", "--metric", "ece", "--upper")
         code, out, err = run("report", file, *FAST, *gate)
@@ -441,9 +464,57 @@ class TestErrors:
         assert expected in one_line(err)
         assert "`" not in err
 
+    @pytest.mark.parametrize(
+        ("rows", "place"),
+        [
+            ("0,0.5,0.5\n1,0.1,1.7\n1,-1,2\n", "line 3, column 'p_b': found 1.7 there; pred"),
+            ("0,0.5,0.5\n\n1,nan,0.3\n", "line 4, column 'p_a': found NaN there. Drop"),
+            ("0,0.5,0.5\n1,0.9,0.3\n", "line 3: found the sum 1.2 there; rows must sum to 1"),
+        ],
+    )
+    @pytest.mark.parametrize("command", ["report", "compare", "plot", "batches"])
+    def test_bad_numbers_have_a_place(self, run, tmp_path, monkeypatch, rows, place, command):
+        path = tmp_path / "a.csv"
+        path.write_text(f"y,p_a,p_b\n{rows}")
+        if command == "batches":
+            monkeypatch.setattr("riskalign.data.files.predictions.LARGE", 0)
+            monkeypatch.setattr("riskalign.data.files.tables.BATCH", 1)
+        more = {"compare": [path], "plot": ["-o", tmp_path / "a.png"]}
+        name = "report" if command == "batches" else command
+        code, _, err = run(name, path, *more.get(command, ()))
+        assert code == 2
+        assert f"{path}: {place}" in one_line(err)
+
+    def test_bad_numbers_of_parquet_files(self, run, tmp_path):
+        p = np.full(50, 0.5)
+        p[34] = 1.7
+        pq.write_table(pa.table({"y": [0, 1] * 25, "p": p}), tmp_path / "a.parquet")
+        code, _, err = run("report", tmp_path / "a.parquet")
+        assert code == 2
+        assert "a.parquet: row 34, column 'p': found 1.7 there; predictions must lie" in err
+
+    def test_one_row(self, run, tmp_path):
+        (tmp_path / "a.csv").write_text("y,p\n1,0.7\n")
+        code, _, err = run("report", tmp_path / "a.csv")
+        assert code == 2
+        assert "found 1." in one_line(err)
+        assert "sketch" not in err
+
+    @pytest.mark.parametrize("text", ["3,1,10", "1,3", "1,2,x"])
+    def test_thresholds_ascend(self, run, file, text):
+        code, _, err = run("report", file, "--thresholds", text)
+        assert code == 2
+        assert f"{text!r} must be three percentage points that ascend" in one_line(err)
+
+    def test_standard_input(self, run):
+        code, _, err = run("report", "-")
+        assert code == 2
+        assert "reading from the standard input is not supported" in one_line(err)
+
     def test_binary_of_three_classes(self, run, file):
         code, _, err = run("report", file, "--notion", "binary")
         assert code == 2
+        assert "In the rows" not in err
         assert "--notion binary needs two classes" in one_line(err)
 
     @pytest.mark.parametrize(
@@ -711,6 +782,19 @@ class TestPlot:
         assert text == f"wrote {out}\n"
         assert out.read_bytes().startswith(MAGIC[kind])
 
+    def test_the_classes_of_a_part_are_named(self, run, tmp_path):
+        data = ra.datasets.temperature(200, 14, seed=0)
+        names = [f"name-{k}" for k in range(14)]
+        np.savez(tmp_path / "a.npz", labels=data.y_true, probs=data.y_prob)
+        options = ("--notion", "classwise", "--classes", ",".join(names))
+        code, out, _ = run("plot", tmp_path / "a.npz", "-o", tmp_path / "a.svg", *options)
+        assert code == 0
+        assert out.startswith("drawn are the 12 most frequent of 14 classes: name-")
+        rarest = np.argsort(np.bincount(data.y_true, minlength=14))[:1]
+        listed = re.findall(r"name-\d+", out)
+        assert len(listed) == 12
+        assert f"name-{rarest[0]}" not in listed
+
     def test_what_is_drawn(self, run, three, file, tmp_path, pictures):
         for options, subject in (
             ((), "predicted probability of the predicted class"),
@@ -914,6 +998,14 @@ class TestOutputs:
         monkeypatch.setattr(output_module.os, "access", lambda *_: False)  # tests may run as root
         said = self.refused(run, "report", table, "--html", tmp_path / "a.html")
         assert f"{tmp_path} is not writable" in said
+
+
+def test_no_file_is_named_by_a_dash(run, file, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run("report", file, *FAST, "--json", "-")
+    assert (code, out) == (2, "")
+    assert "--json -: outputs are written to files" in one_line(err)
+    assert not Path("-").exists()
 
 
 class TestWriting:

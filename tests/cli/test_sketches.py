@@ -157,6 +157,35 @@ class TestSketch:
         assert said.count("\n") == 1
         assert name in said
         assert "cannot be read as Parquet" in said
+        assert "one by one: riskalign sketch a.csv b.csv" in said
+        assert "magic" not in said
+
+    @pytest.mark.parametrize("command", ["sketch", "merge"])
+    def test_sketches_have_names_by_which_they_are_found(self, whole, tmp_path, capsys, command):
+        (tmp_path / "a.sketch").write_bytes(whole.to_bytes())
+        out = tmp_path / "b.bin"
+        assert main([command, str(tmp_path / "a.sketch"), "-o", str(out)]) == 2
+        assert "must end in .sketch" in capsys.readouterr().err
+        assert not out.exists()
+
+    @pytest.mark.parametrize("command", ["plot", "compare", "calibrate"])
+    def test_commands_that_need_rows(self, whole, tmp_path, capsys, command):
+        path = tmp_path / "a.sketch"
+        path.write_bytes(whole.to_bytes())
+        more = {"plot": ["-o", "a.png"], "compare": [str(path)], "calibrate": ["-o", "b.sketch"]}
+        assert main([command, str(path), *more[command]]) == 2
+        assert "Sketches work with riskalign report, merge and hist" in capsys.readouterr().err
+
+    def test_the_count_of_rows_is_not_rounded(self, tmp_path, capsys):
+        np.savez(tmp_path / "a.npz", y=rows(0, 50_000)[0], p=rows(0, 50_000)[1])
+        assert main(["sketch", str(tmp_path / "a.npz"), "-o", str(tmp_path / "a.sketch")]) == 0
+        assert "50,000 rows (predictions rounded)" in capsys.readouterr().out
+
+    def test_bad_rows_of_text_are_named(self, tmp_path, capsys):
+        path = tmp_path / "a.csv"
+        path.write_text("y,p\n0,0.5\n\n1,1.7\n")
+        assert main(["sketch", str(path), "-o", str(tmp_path / "a.sketch")]) == 2
+        assert f"{path}: line 4, column 'p': found 1.7 there" in capsys.readouterr().err
 
 
 def _made(path):
@@ -265,6 +294,52 @@ class TestHistory:
         assert main([*command, "--fail-on-alarm"]) == 1
         assert main([*command, "--tolerance", "1", "--fail-on-alarm"]) == 0
         assert main(["history", str(days / "days"), "--window", "2"]) == 0
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            (("--reference", "8"), "there are 8 windows, and --reference 8 takes all. Give "
+                                   "--reference 1 to 7, or add periods."),
+            (("--window", "5"), "there is 1 window, and --reference 1 takes all. Add periods."),
+        ],
+    )  # fmt: skip
+    def test_a_gate_that_tests_nothing_does_not_pass(self, days, capsys, options, message):
+        command = ["history", str(days / "days"), *options]
+        assert main([*command, "--fail-on-alarm"]) == 2
+        assert message in capsys.readouterr().err
+        assert main(command) == 0
+        assert "no window has come after the reference" in capsys.readouterr().out
+
+    def test_a_gate_whose_only_window_has_no_rows(self, tmp_path, capsys):
+        history = ra.CalibrationHistory().append("a", ra.CalibrationSketch().update(*rows(0)))
+        history.append("b", ra.CalibrationSketch()).save(tmp_path / "days")
+        assert main(["history", str(tmp_path / "days"), "--fail-on-alarm"]) == 2
+        assert "no window after the reference has two rows" in capsys.readouterr().err
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            (("--reference", "9"), "--reference 9: there are 8 windows; the reference may be the"),
+            (("--reference", "0"), "first 1 to 8 of them."),
+            (("--window", "0"), "--window must be a number of periods"),
+            (("--alpha", "7"), "--alpha must lie"),
+        ],
+    )
+    def test_errors_speak_of_options(self, days, capsys, options, message):
+        assert main(["history", str(days / "days"), *options]) == 2
+        said = capsys.readouterr().err
+        assert message in said
+        assert "`" not in said
+
+    def test_what_is_no_history(self, tmp_path, capsys):
+        (tmp_path / "a.csv").write_text("y,p\n0,0.5\n1,0.5\n")
+        assert main(["history", str(tmp_path / "a.csv")]) == 2
+        assert "a folder of .sketch files or a .parquet file" in capsys.readouterr().err
+
+    def test_the_help_lists_exit_codes(self, capsys):
+        with pytest.raises(SystemExit):
+            main(["history", "--help"])
+        assert "a gate failed: --fail-above, --worse-than or --fail-on" in capsys.readouterr().out
 
     def test_bad_options(self, days, capsys):
         assert main(["history", str(days / "days"), "--window", "9"]) == 2

@@ -221,6 +221,11 @@ class TestWorkers:
 
 
 class TestFaults:
+    def test_files_of_other_formats(self, tmp_path):
+        (tmp_path / "a.csv").write_text("y,p\n0,0.5\n1,0.5\n")
+        with pytest.raises(ValueError, match=r"a\.csv: .*List other files one by one"):
+            ra.sketch_batches(tmp_path / "a.csv")
+
     def test_bad_rows_are_found_in_their_file(self, tmp_path):
         for k in range(3):
             p = np.full(5_000, 0.5)

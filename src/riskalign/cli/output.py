@@ -26,6 +26,10 @@ OPTIONS = {
     "loss": "--loss",
     "n_draws": "--draws",
     "pos_label": "--class",
+    "reference": "--reference",
+    "size": "--window",
+    "alpha": "--alpha",
+    "tolerance": "--tolerance",
     "y_prob": "predictions",
     "y_true": "labels",
     "prob_a": "the first predictions",
@@ -96,6 +100,11 @@ def check_outputs(outputs: Mapping[str, Path | None], inputs: Sequence[Path | No
     """
     named = [(option, path) for option, path in outputs.items() if path is not None]
     for option, path in named:
+        if str(path) == "-":
+            raise ValueError(
+                f"{option} -: outputs are written to files, not to the standard output. Name a "
+                "file."
+            )
         _check_place(path)
         if any(_same_file(path, other) for other in inputs if other is not None):
             raise ValueError(f"{option} {path} would replace the input. Name another file.")

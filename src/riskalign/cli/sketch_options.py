@@ -7,29 +7,32 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from riskalign.cli.texts import EXIT_CODES
 from riskalign.data.notions import NOTIONS
 from riskalign.equations.losses import LOSSES
 
-SKETCH = """\
+SKETCH = f"""\
 examples:
   riskalign sketch predictions.parquet -o monday.sketch
   riskalign sketch 'logs/2026-01-*/' -o january.sketch --label y --probs p
-  riskalign sketch a.csv b.csv.parquet -o both.sketch --notion classwise
+  riskalign sketch a.csv b.parquet -o both.sketch --notion classwise
 
 A sketch holds what calibration errors need to know of any number of rows, in
 some hundred kilobytes. Files, folders and patterns of Parquet are read in
 parallel and in bounded memory. Ask a sketch by riskalign report, join sketches
 by riskalign merge.
-"""
 
-MERGE = """\
+{EXIT_CODES}"""
+
+MERGE = f"""\
 example:
   riskalign merge monday.sketch tuesday.sketch -o days.sketch
 
 The order does not matter. The sketches have the same notion and classes.
-"""
 
-HISTORY = """\
+{EXIT_CODES}"""
+
+HISTORY = f"""\
 examples:
   riskalign history days/                      a folder of .sketch files
   riskalign history days/ --window 7 --reference 4 -o weeks.png
@@ -39,7 +42,8 @@ Periods are the names of the files, in their order; numbers in names count by
 their value. The alarm tests whether the error of the windows after the
 reference exceeds that of the reference. It may be asked every day: a false
 alarm is ever raised with probability --alpha at most.
-"""
+
+{EXIT_CODES}"""
 
 Make = Callable[[str, str, str], argparse.ArgumentParser]
 
@@ -121,5 +125,7 @@ def _add_history(command: argparse.ArgumentParser) -> None:
     command.add_argument("--json", type=Path, metavar="OUT", help="write the numbers")
     command.add_argument("--csv", type=Path, metavar="OUT", help="write a row per period")
     command.add_argument(
-        "--fail-on-alarm", action="store_true", help="exit code 1 if the alarm is raised"
+        "--fail-on-alarm",
+        action="store_true",
+        help="exit code 1 if the alarm is raised; there must be a window after the reference",
     )

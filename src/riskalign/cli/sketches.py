@@ -20,7 +20,7 @@ from riskalign.cli.output import (
     print_lines,
     write_output,
 )
-from riskalign.cli.reading import opened
+from riskalign.cli.reading import naming, opened
 from riskalign.data.arrow import Reading
 from riskalign.data.files.sketches import SUFFIX, read_sketch_file
 from riskalign.data.format import SketchFormatError
@@ -112,6 +112,7 @@ def load_sketch(path: Path) -> CalibrationSketch:
 def sketch(options: argparse.Namespace) -> int:
     """`riskalign sketch`."""
     check_outputs({"--output": options.output}, inputs_of(options.files))
+    _check_ending(options.output)
     parquet = [path for path in options.files if path.suffix.lower() in PARQUET or is_of_many(path)]
     parquet = [path for path in parquet if path.suffix.lower() != SUFFIX]
     parts = [_of_parquet(options, parquet)] if parquet else []
@@ -122,9 +123,16 @@ def sketch(options: argparse.Namespace) -> int:
 def merge(options: argparse.Namespace) -> int:
     """`riskalign merge`."""
     check_outputs({"--output": options.output}, options.files)
+    _check_ending(options.output)
     return _store(
         _merged([load_sketch(path) for path in options.files], options.files), options.output
     )
+
+
+def _check_ending(path: Path) -> None:
+    """Refuse a name under which no command would look for a sketch."""
+    if path.suffix.lower() != SUFFIX:
+        raise ValueError(f"-o {path} must end in {SUFFIX}, by which other commands know sketches.")
 
 
 def history(options: argparse.Namespace) -> int:
@@ -137,6 +145,7 @@ def history(options: argparse.Namespace) -> int:
     shown = days.windows(options.window)
     if not len(shown):
         raise ValueError(f"--window {options.window}: there are only {len(days)} periods.")
+    _check_reference(options, len(shown))
     asked = {"notion": options.notion, "loss": options.loss}
     columns = shown.to_columns(**asked)
     alarm = days.alarm(
@@ -146,6 +155,8 @@ def history(options: argparse.Namespace) -> int:
         tolerance=options.tolerance,
         **asked,
     )
+    if options.fail_on_alarm and not alarm.windows:
+        raise ValueError("--fail-on-alarm: no window after the reference has two rows to test.")
     print_lines([*_table(columns, alarm), "", *str(alarm).splitlines()])
     if options.json is not None:
         content = {"periods": _plain(columns), "alarm": alarm.to_dict()}
@@ -160,6 +171,26 @@ def history(options: argparse.Namespace) -> int:
     if options.output is not None:
         _draw(shown, alarm, options.output, asked)
     return int(alarm.raised and options.fail_on_alarm)
+
+
+def _check_reference(options: argparse.Namespace, n_windows: int) -> None:
+    """Refuse a reference that is no part of the windows, or leaves a gate nothing to test."""
+    there = f"there {'is' if n_windows == 1 else 'are'} {_windows(n_windows)}"
+    if not 1 <= options.reference <= n_windows:
+        raise ValueError(
+            f"--reference {options.reference}: {there}; the reference may be the first 1 to "
+            f"{n_windows} of them."
+        )
+    if options.fail_on_alarm and options.reference == n_windows:
+        cure = f"Give --reference 1 to {n_windows - 1}, or add" if n_windows > 1 else "Add"
+        raise ValueError(
+            f"--fail-on-alarm has nothing to test: {there}, and --reference {options.reference} "
+            f"takes all. {cure} periods."
+        )
+
+
+def _windows(n: int) -> str:
+    return f"{n} window{'' if n == 1 else 's'}"
 
 
 def _reading(options: argparse.Namespace, columns: Sequence[str]) -> Reading:
@@ -201,14 +232,16 @@ def _of_file(options: argparse.Namespace, path: Path) -> CalibrationSketch:
             )
         words = np.array(OF_PREDICTED, dtype=object)
         batches = ((words[y], *rest) for y, *rest in file)
-        return sketch_of_batches(batches, notion=BINARY.name, classes=OF_PREDICTED)
-    return sketch_of_batches(
-        file,
-        notion=options.notion,
-        classes=file.classes,
-        from_logits=file.from_logits,
-        normalize=options.normalize,
-    )
+        with naming(file):
+            return sketch_of_batches(batches, notion=BINARY.name, classes=OF_PREDICTED)
+    with naming(file):
+        return sketch_of_batches(
+            file,
+            notion=options.notion,
+            classes=file.classes,
+            from_logits=file.from_logits,
+            normalize=options.normalize,
+        )
 
 
 def _merged(parts: Sequence[CalibrationSketch], names: Sequence[Path]) -> CalibrationSketch:
@@ -225,7 +258,7 @@ def _merged(parts: Sequence[CalibrationSketch], names: Sequence[Path]) -> Calibr
 def _store(found: CalibrationSketch, path: Path) -> int:
     blob = found.to_bytes()
     write_output(path, blob)
-    kind = "all of them" if found.is_exact else "rounded"
+    kind = "all of them" if found.is_exact else "predictions rounded"
     print_lines(
         [
             f"wrote {path}: {found.notion}, {len(found.classes):,} classes, "

@@ -5,7 +5,7 @@ from __future__ import annotations
 EXIT_CODES = """\
 exit codes:
   0    the question was answered
-  1    a gate failed: --fail-above or --worse-than
+  1    a gate failed: --fail-above, --worse-than or --fail-on-alarm
   2    bad input or usage
   3    an internal error, a defect of riskalign; --debug shows where
   130  interrupted by Ctrl-C
@@ -24,12 +24,12 @@ examples:
 
 FILES = """\
 files:
-  .csv .parquet .jsonl  a column of labels (y, label, target), and either one of
-                        probabilities (p, prob, score), several (p_<class>,
-                        prob_<class>, score_<class>; 0, 1, ...; or a list),
-                        logits (logit_<class>), or confidence and pred. For
-                        other names, --label NAME and --probs NAME,NAME or
-                        'prefix*'
+  .csv .parquet .jsonl  a column of labels (y, y_true, label, target), and
+                        either one of probabilities (p, prob, score), several
+                        (p_<class>, prob_<class>, score_<class>; 0, 1, ...; or
+                        a list), logits (logit_<class>), or confidence and
+                        pred; or confidence and correct alone. For other names,
+                        --label NAME and --probs NAME,NAME or 'prefix*'
   .jsonl                also {class: score}, lists of {"label", "score"} as
                         pipelines of Hugging Face return them, and samples of
                         lm-evaluation-harness (--log_samples)

@@ -20,6 +20,9 @@ from riskalign.data.files.parquet import check_lengths, import_pyarrow
 PARQUET = (".parquet", ".pq")
 """Endings of Parquet files, in any case."""
 
+OTHERS = (".csv", ".tsv", ".jsonl", ".json", ".npz", ".npy", ".txt", ".sketch")
+"""Endings of files that are surely not Parquet."""
+
 SPANS, WIDE_SPANS, WIDE = 32, 8, 16
 """Spans of Parquet files for up to 16 predictions per row, and for more: the sketches of spans are
 merged, and those of many classes are large."""
@@ -92,6 +95,7 @@ def parquet_files(paths: Sequence[str | os.PathLike[str]]) -> Any:
     if not paths:
         raise ValueError("`source` is empty: there are no files.")
     files = [file for path in paths for file in files_of(path)]
+    _refuse_other_formats(files)
     root = os.fspath(paths[0]) if len(paths) == 1 and os.path.isdir(paths[0]) else None
     try:
         return dataset.dataset(
@@ -99,6 +103,15 @@ def parquet_files(paths: Sequence[str | os.PathLike[str]]) -> Any:
         )
     except (pyarrow.ArrowException, OSError) as error:
         raise ValueError(f"the files cannot be read as Parquet ({_reason(error)}).") from None
+
+
+def _refuse_other_formats(files: Sequence[str]) -> None:
+    for file in files:
+        if Path(file).suffix.lower() in OTHERS:
+            raise ValueError(
+                f"{file}: the file cannot be read as Parquet, which patterns and sketch_batches "
+                "are for. List other files one by one: riskalign sketch a.csv b.csv -o both.sketch."
+            )
 
 
 def files_of(path: str | os.PathLike[str]) -> list[str]:

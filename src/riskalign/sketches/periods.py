@@ -13,6 +13,7 @@ from riskalign.data.files.parquet import import_pyarrow
 from riskalign.data.files.sketches import SUFFIX, read_sketch_file
 from riskalign.data.files.whole import write_whole
 from riskalign.data.format import SketchFormatError
+from riskalign.data.sources import PARQUET
 from riskalign.sketches.sketch import CalibrationSketch
 
 SMALL, MOST_TIMES = 10_000_000, 50
@@ -154,5 +155,10 @@ def load(path: Path) -> Iterator[tuple[str, CalibrationSketch]]:
         raise FileNotFoundError(f"{path}: no such file or folder.")
     if not path.is_file():
         raise ValueError(f"{path}: this is no file.")
+    if path.suffix.lower() not in PARQUET:
+        raise ValueError(
+            f"{path}: this is no history, which is a folder of {SUFFIX} files or a .parquet file "
+            "that CalibrationHistory.save has written."
+        )
     for period, blob in _parquet_rows(path):
         yield period, _restored(blob, path)

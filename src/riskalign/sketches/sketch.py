@@ -242,8 +242,8 @@ class CalibrationSketch:
         """What is asked of the rows so far, for the rooms that answer it."""
         if self.n_samples < 2:
             raise ValueError(
-                "At least two samples are needed (each is estimated from the others); the sketch "
-                f"has {self.n_samples}."
+                "At least two samples are needed (each is estimated from the others); found "
+                f"{self.n_samples}."
             )
         asked = loss_of(loss, self._state.notion, len(self.classes))
         case = Case.of_state(self._state, asked)
