@@ -190,6 +190,14 @@ def test_refusals_leave_nothing_behind(tmp_path, monkeypatch, capsys, options, m
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
+def test_no_calibrator_to_load(tmp_path, capsys):
+    write(tmp_path / "a.csv")
+    path = tmp_path / "nope.json"
+    command = ["calibrate", str(tmp_path / "a.csv"), "-o", str(tmp_path / "b.csv")]
+    assert main([*command, "--load", str(path)]) == 2
+    assert capsys.readouterr().err == f"riskalign: error: {path}: no such file.\n"
+
+
 def mutations():
     state = json.loads(ra.fit_calibrator([0, 1] * 20, [0.2, 0.7] * 20).to_bytes())
     yield {**state, "version": 2}

@@ -165,11 +165,13 @@ def load_calibrator(path: str | os.PathLike[str]) -> FittedCalibrator:
     >>> import riskalign as ra
     >>> ra.load_calibrator("nothing.json")
     Traceback (most recent call last):
-    FileNotFoundError: [Errno 2] No such file or directory: 'nothing.json'
+    FileNotFoundError: nothing.json: no such file.
     """
     path = Path(path)
     kind = path.suffix.lower()
     _check_kind(kind)
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: no such file.")
     if path.stat().st_size > LARGEST:
         raise ValueError(f"{path} is larger than any calibrator: {path.stat().st_size:,} bytes.")
     try:
