@@ -150,3 +150,49 @@ def test_class_wise_comparisons_show_the_typical_gap_of_a_class():
 )
 def test_typical_gaps_beside_errors(options, note):
     assert shown(**options).rows[0].note == note
+
+
+def sketch_of(y, p):
+    return ra.CalibrationSketch("binary").update(y, np.asarray(p, float))
+
+
+@pytest.mark.parametrize("loss", ["l2", "kl"])
+def test_sketches_of_perfect_models_do_not_differ(loss):
+    y, other = np.arange(500) % 2, np.arange(300) % 2
+    found = sketch_of(y, y).compare(sketch_of(other, other), loss=loss)
+    assert found.p_value == 1.0
+    assert found.interval[0] <= 0 <= found.interval[1]
+
+
+@pytest.mark.parametrize("loss", ["l2", "kl"])
+def test_sketches_of_two_rows_prove_nothing(loss):
+    wrong, right = (sketch_of([0, 1], p).compare for p in ([1, 0], [0, 1]))
+    found = wrong(sketch_of([0, 1], [0, 1]), loss=loss)
+    assert found.p_value == pytest.approx(0.5)
+    assert found.interval[0] < 0 < found.difference <= found.interval[1]
+    assert found.interval[1] <= (1.0 if loss == "l2" else -np.log(1e-9) + 1)
+    assert right(sketch_of([0, 1], [1, 0]), loss=loss).difference == -found.difference
+
+
+def test_unpaired_intervals_are_those_of_both_errors():
+    """Ends as far from the difference as those of the two intervals, by root sums of squares."""
+    first = ra.datasets.temperature(2000, 2, t2=0.6, seed=1)
+    second = ra.datasets.class_bias(1500, 2, seed=2)
+    sketches = [sketch_of(data.y_true, data.y_prob[:, 1]) for data in (first, second)]
+    a, b = (each.calibration_error(confidence=0.9) for each in sketches)
+    found = sketches[0].compare(sketches[1], confidence=0.9)
+    low = a.value - b.value - np.hypot(a.value - a.interval[0], b.interval[1] - b.value)
+    high = a.value - b.value + np.hypot(a.interval[1] - a.value, b.value - b.interval[0])
+    assert found.interval == pytest.approx((low, high))
+    assert (found.p_value < 0.1) == (low > 0 or high < 0)
+
+
+def test_rows_of_hardly_any_weight_prove_nothing():
+    """Two rows decide, and 298 rows of the weight 1e-11 do not make the difference certain."""
+    rng = np.random.default_rng(0)
+    y, weights = rng.integers(0, 2, 300), np.full(300, 1e-11)
+    first, second = np.full(300, 0.5), np.full(300, 0.5)
+    y[:2], weights[:2], first[:2], second[:2] = [0, 1], 1, [0.9, 0.1], [0.1, 0.9]
+    found = ra.compare(y, first, second, sample_weight=weights)
+    assert found.p_value == pytest.approx(0.5, abs=0.01)
+    assert found.interval[0] < 0 < found.difference <= found.interval[1]

@@ -18,15 +18,15 @@ def test_ordinary_work_is_not_announced():
 
 
 def test_work_of_minutes_is_announced():
-    with pytest.warns(SlowWarning, match=r"10,000 classes will take about 4 minutes. `notion='top"):
-        announce_errors(10_000)
+    with pytest.warns(SlowWarning, match=r"40,000 classes will take about 5 minutes. `notion='top"):
+        announce_errors(40_000)
     with pytest.warns(SlowWarning, match="about 11 hours"):
         announce_test(200_000, 1_000_000)
 
 
 def test_work_of_days_is_refused():
-    with pytest.raises(ValueError, match="4,000,000 classes would take about 1 days"):
-        announce_errors(4_000_000)
+    with pytest.raises(ValueError, match="20,000,000 classes would take about 2 days"):
+        announce_errors(20_000_000)
 
 
 def test_the_functions_ask_before_they_begin(monkeypatch):

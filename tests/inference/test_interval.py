@@ -209,18 +209,18 @@ def test_the_error_of_a_difference_is_that_of_its_terms_and_of_the_noise(spread)
     model = model_of(case, method, method.outcome(case, "exact", False), "exact")
     terms = np.random.default_rng(0).normal(0, spread, size=200)
     null, its_weights = null_sample([model], [1.0], 3)
-    share = its_weights / its_weights.sum()
 
-    def mean_and_variance(each):
+    def mean_and_variance(each, weights):
+        share = weights / weights.sum()
         mean = sum(share * each)
         return mean, sum((share * (each - mean)) ** 2) * 200 / 199
 
-    means, variances = np.array([mean_and_variance(each) for each in null.T]).T
+    means, variances = np.array([mean_and_variance(each, its_weights) for each in null.T]).T
     noise = np.var(means, ddof=1)
     assert noise == pytest.approx(null_moments(model, 200, 3)[1])
     own = [max(variance - variances.mean(), 0) + noise for variance in variances]
     inflated = sum((means - means.mean()) ** 2 / own) / (len(own) - 1)
-    gains = max(mean_and_variance(terms)[1] - variances.mean(), 0)
+    gains = max(mean_and_variance(terms, case.sample.weights)[1] - variances.mean(), 0)
     assert (gains > 0) == (spread > 0.01)
     expected = np.sqrt(gains + inflated * noise)
     assert paired_error([model], [1.0], terms, 3) == pytest.approx(expected)

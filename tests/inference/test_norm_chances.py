@@ -37,13 +37,14 @@ def test_with_f_itself_as_the_start_worlds_are_the_estimate_of_drawn_labels(noti
     """Nothing is fitted, so nothing is approximate."""
     weights = np.linspace(0.3, 2, 60) if weighted else None
     model = model_of(60, notion, "identity", weights)
-    _, truth, labels = drawn_labels([model], 3)
-    np.testing.assert_array_equal(truth, model.sample.probabilities)
+    rows, truth, labels = drawn_labels([model], 3)
+    sample = model.sample.take(rows)
+    np.testing.assert_array_equal(truth, sample.probabilities)
     for norm in ("l1", "euclidean") if notion == "canonical" else ("l1",):
         total, own = norm_chances(model, norm, 60, 3)
         found = np.zeros((len(own), 3, labels.shape[1]))
         for b in range(labels.shape[1]):
-            drawn = replace(model.sample, labels=labels[:, b])
+            drawn = replace(sample, labels=labels[:, b])
             problems = model.notion.problems(drawn, L2)
             tunings = [TUNING] * len(problems)
             estimates = debiased(problems, DIRICHLET, "exact", STARTS["identity"], tunings)
@@ -63,9 +64,10 @@ def test_worlds_of_a_fitted_start_know_their_norm(notion):
     rows, truth, labels = drawn_labels([model], 0)
     total, _ = norm_chances(model, "l1", 500, 0)
     columns = slice(1, 2) if notion == "binary" else slice(None)
-    known = norms_of("l1", (truth - model.sample.probabilities)[:, columns])[2].mean()
+    sample = model.sample.take(rows)
+    known = norms_of("l1", (truth - sample.probabilities)[:, columns])[2].mean()
     assert known > 0.05
-    problem = model.notion.problems(model.sample, L2)[0]
+    problem = model.notion.problems(sample, L2)[0]
     anew = []
     for b in range(labels.shape[1]):
         drawn = replace(problem, labels=labels[:, b].astype(problem.labels.dtype))

@@ -21,7 +21,7 @@ from riskalign.equations.starts import STARTS, FittedStart
 from riskalign.methods import finer as module
 from riskalign.methods.finer import STEPS, LevelEstimate, finer, levels, normal_score
 from riskalign.methods.residuals import debiased
-from riskalign.smoothing import Tuning
+from riskalign.smoothing import Tuning, condensed
 
 CLOSE = {"rtol": 1e-9, "atol": 1e-11}
 FORMS = [(0, False, False), (4, False, False), (3, True, False), (3, True, True)]
@@ -280,3 +280,51 @@ def test_the_curve_is_the_r_behind_the_error(notion):
     curve = curve if one else curve[:, 0]
     assert np.mean(np.abs(R - p)) > 0.05
     assert np.mean(np.abs(curve - R)) < 0.015  # R leaves out each row's own sample
+
+
+def one_discrete_class(n, seed=1, amplitude=0.06):
+    """Three classes: the first has 200 scores, each off by the amplitude, the others are right."""
+    rng = np.random.default_rng(seed)
+    scores, off = np.linspace(0.1, 0.6, 200), amplitude * rng.choice([-1, 1], 200)
+    place, share = rng.integers(0, 200, n), rng.beta(2, 2, n)
+    f, R = (
+        np.column_stack([p, (1 - p) * share, (1 - p) * (1 - share)])
+        for p in (scores[place], (scores + off)[place])
+    )
+    y = (rng.random((n, 1)) > np.cumsum(R, axis=1)[:, :-1]).sum(axis=1)
+    return y, f
+
+
+@pytest.mark.parametrize("n", [10_000, 30_000])
+def test_a_discrete_class_among_others_is_seen_wherever_it_stands(n):
+    y, f = one_discrete_class(n)
+    alone = ra.calibration_error((y == 0) * 1, f[:, 0])
+    assert alone.value == pytest.approx(0.06**2, rel=0.3)
+    for order in ([0, 1, 2], [2, 0, 1]):
+        together = ra.calibration_error(np.argsort(order)[y], f[:, order])
+        value = together.per_class[order.index(0)]
+        assert value == pytest.approx(alone.value, rel=1e-6)
+
+
+def test_many_distinct_predictions_with_samples_enough_are_seen():
+    rng = np.random.default_rng(0)
+    scores, off = np.linspace(0.2, 0.8, 900), 0.15 * rng.choice([-1, 1], 900)
+    place = rng.integers(0, 900, 20_000)
+    y = (rng.random(20_000) < (scores + off)[place]) * 1
+    assert ra.calibration_error(y, scores[place]).value == pytest.approx(0.15**2, rel=0.15)
+
+
+def test_knots_of_nodes_are_as_many_as_asked():
+    """Nodes may have negative weights."""
+    rng = np.random.default_rng(0)
+    p = rng.beta(2, 2, 10_000)
+    rows = Problem("p", p, (rng.random(10_000) < p) * 1, np.ones(10_000), LOSSES["l2"].binary)
+    nodes = condensed(rows, DIRICHLET)
+    assert nodes.nodes is not None
+    assert nodes.weights.min() < 0
+    for count in (12, 24):
+        (knots,) = Knots.of(nodes, nodes.predictions[:, None], CurveForm(count, True)).places
+        assert len(knots) == count
+        np.testing.assert_allclose(
+            knots[1:-1], np.quantile(p, np.linspace(0, 1, count))[1:-1], atol=0.05
+        )

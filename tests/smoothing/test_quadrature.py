@@ -153,7 +153,7 @@ def test_the_debiased_estimate_by_nodes_is_that_by_rows(name, start, loss):
     for h, limit in zip((1e-4, 1e-3, 0.012, 0.2), limits, strict=True):
         for tuning in (Tuning(h), Tuning(h, 0.25)):
             (by_nodes,) = debiased([problem], DIRICHLET, "grid", STARTS[start], [tuning])
-            assert by_nodes.problem.nodes is not None
+            assert (by_nodes.problem.nodes is None) == (name == "ties")
             by_rows = at_rows(problem, start, tuning)
             risk = by_rows.mean(by_rows.risk)
             for what in ("terms", "risk", "reconstructed_risk", "plugin", "variance_removed"):
@@ -197,3 +197,23 @@ def test_discrete_predictions_keep_their_rows():
     )
     found = read_at(shared, np.arange(4.0)[:, None], other, np.arange(3), DIRICHLET)
     assert found[:, 0].tolist() == [1.0, 2.0, 3.0]
+
+
+def test_rows_that_differ_in_other_classes_alone_count_once():
+    rng = np.random.default_rng(0)
+    p = rng.integers(1, 100, 5_000) / 100
+    problem = Problem("p", p, rng.integers(0, 2, 5_000), np.full(5_000, 0.5), L2.binary)
+    found = condensed(problem, DIRICHLET)
+    assert found.nodes is None
+    pairs = {pair: 0.0 for pair in zip(p.tolist(), problem.labels.tolist(), strict=True)}
+    for pair in zip(p.tolist(), problem.labels.tolist(), strict=True):
+        pairs[pair] += 0.5
+    held = zip(found.predictions.tolist(), found.labels.tolist(), strict=True)
+    assert dict(zip(held, found.weights.tolist(), strict=True)) == pairs
+    assert found.units.tolist() == [0.5] * len(pairs)
+    unequal = Problem("p", p, problem.labels, rng.uniform(0.5, 2, 5_000), L2.binary)
+    assert condensed(unequal, DIRICHLET).nodes is not None
+    values = found.predictions[:, None]
+    np.testing.assert_array_equal(
+        read_at(found, values, problem, np.arange(5_000), DIRICHLET)[:, 0], p
+    )

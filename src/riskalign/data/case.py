@@ -144,13 +144,13 @@ def _kept(rows: Rows) -> IntArray:
 def _of_cells(problem: Problem, atoms: Atoms) -> Problem:
     """A problem by its cells in place of its rows.
 
-    Cells side by side hold predictions that differ. There each label has the mean of its own
-    predictions, so that sums of l(f) are exact. Cells apart hold one score each, which labels
-    share: two places for a score would tell the labels apart.
+    Cells of continuous scores hold predictions that differ. There each label has the mean of its
+    own predictions, so that sums of l(f) are exact. Cells of discrete scores hold one each, which
+    labels share: two places for a score would tell the labels apart.
     """
     used = atoms.totals > 0
     totals = atoms.totals[used]
-    rounded = atoms.side_by_side
+    rounded = atoms.holds_many
     return replace(
         problem,
         predictions=(atoms.locations if rounded else atoms.shared_locations)[used],

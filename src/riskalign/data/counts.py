@@ -30,6 +30,11 @@ MOST_ROWS = 1 << 43
 """Up to here no sum of 20-bit offsets leaves the range of int64; 8.8e12."""
 
 
+ONE_SCORE = 1e-7
+"""Means of labels that differ by less, relative to their distance from 0 and 1, are of one score:
+offsets place predictions to within 1e-9, and means of many differ by some 1e-5."""
+
+
 @dataclass(frozen=True)
 class Atoms:
     """The cells of one problem as points with masses, ``(m,)`` each.
@@ -63,12 +68,21 @@ class Atoms:
         return np.clip(means, 0.0, 1.0)[cell]
 
     @property
-    def side_by_side(self) -> bool:
-        """Whether most rows lie in cells with neighbours: few distinct scores lie apart."""
+    def holds_many(self) -> bool:
+        """Whether most rows lie in cells of many predictions, as those of continuous scores do.
+
+        Of a cell that holds one score both labels have the same mean. Cells of few scores also lie
+        apart, without neighbours.
+        """
         slots, cell = np.unique(self.slots, return_inverse=True)
         apart = np.diff(slots) > 1
-        alone = np.r_[True, apart] & np.r_[apart, True]
-        return bool(2 * self.counts[alone[cell]].sum() < self.counts.sum())
+        one = np.r_[True, apart] & np.r_[apart, True]
+        ends = np.stack([np.full(len(slots), 2.0), np.full(len(slots), -1.0)])
+        np.minimum.at(ends[0], cell, self.locations)
+        np.maximum.at(ends[1], cell, self.locations)
+        both = np.bincount(cell, minlength=len(slots)) > 1
+        one |= both & (ends[1] - ends[0] <= ONE_SCORE * ends[0] * (1 - ends[1]))
+        return bool(2 * self.counts[one[cell]].sum() < self.counts.sum())
 
 
 class CellCounts:

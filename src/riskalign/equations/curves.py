@@ -139,8 +139,8 @@ def _knots(x: FloatArray, mass: FloatArray, rarer: FloatArray, form: CurveForm) 
             return distinct[often]
     if count == 1:
         return ordered[:1]
-    share = np.cumsum(mass[order])
-    wanted = np.searchsorted(share, np.linspace(share[0], share[-1], count))
+    share = np.cumsum(np.maximum(mass[order], 0.0))  # weights of nodes may be negative
+    wanted = np.searchsorted(share, np.linspace(share[0], share[-1], count)[1:-1])
     places = np.unique(np.r_[ordered[0], ordered[np.minimum(wanted, len(x) - 1)], ordered[-1]])
     return places[apart(places)]
 

@@ -39,6 +39,7 @@ from riskalign.equations.arrays import BoolArray, FloatArray
 from riskalign.inference.null import draw_labels, one_per_row
 from riskalign.inference.views import (
     FREQUENCY,
+    GROUPS_PER_CLASS,
     MOST_CROSSED,
     ByClass,
     Crossed,
@@ -50,7 +51,7 @@ from riskalign.progress import track
 from riskalign.smoothing.threads import ordered_map
 
 TOGETHER = 2_000_000
-"""Labels that are drawn and counted at once, so that memory stays small."""
+"""Labels that are drawn and groups that are counted at once, so that memory stays small."""
 
 MOST = 200_000
 """Samples that are tested if rows stand for several: of more, a random part."""
@@ -152,7 +153,8 @@ def perform_test(
 ) -> CalibrationTest:
     """The test of a case: its statistics against those of drawn label sets.
 
-    At most `most` samples (by default `MOST`) are tested, a random part where there are more.
+    At most `most` samples (by default `MOST`) of the case are tested, a random part where there
+    are more. A case of more than 20,000 distinct rows of several classes has a part of them only.
     """
     sample = one_per_sample(case.sample, seed, most)
     announce_test(len(sample.labels), n_draws)
@@ -199,7 +201,8 @@ def _tables(
     sample: Sample, views: Sequence[View], n_draws: int, seed: int
 ) -> Iterator[tuple[int, FloatArray]]:
     """Statistics of some sets at a time, ``(C, b)``, and how many; the first set is observed."""
-    step = max(1, min(100, TOGETHER // len(sample.labels)))
+    largest = max(len(sample.labels), GROUPS_PER_CLASS * sample.probabilities.shape[1])
+    step = max(1, min(100, TOGETHER // largest))
 
     def some(first: int) -> tuple[int, FloatArray]:
         n_sets = min(step, 1 + n_draws - first)

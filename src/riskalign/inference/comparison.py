@@ -23,6 +23,12 @@ from riskalign.results import CalibrationResult
 NAME = 30
 """Letters of a model's name that are shown."""
 
+NONE = 1e-12
+"""Differences below this are of rounding."""
+
+FEWEST = 1.0001
+"""Effective number of rows that can prove anything at all: of one row the p-value is 1."""
+
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
@@ -165,17 +171,16 @@ def compared(
     difference = first - second
     noise = paired_error(models, [1.0, -1.0], terms[0] - terms[1], seed)
     error = float(np.hypot(noise, _error_of_doubts(doubts)))
-    if difference != 0:
-        error = max(error, _least_error(difference, int(np.count_nonzero(weights))))
+    error = max(error, _least_error(difference, 1 / float(weights @ weights)))
     reach = float(ndtri((1 + confidence) / 2)) * error
     _, above = within_range((0.0, reach + difference), models[0].problems, sample.weights)
     _, below = within_range((0.0, reach - difference), models[1].problems, sample.weights)
     return Comparison(
-        difference=difference,
+        difference=float(np.clip(difference, -below, above)),
         standard_error=error,
         interval=(-below, above),
         confidence=confidence,
-        p_value=1.0 if difference == 0 else float(2 * ndtr(-abs(difference) / error)),
+        p_value=_p_value(difference, error),
         values=(first, second),
         names=(str(names[0]), str(names[1])),
         notion=models[0].notion.name,
@@ -188,20 +193,33 @@ def compared(
 def compared_apart(
     results: tuple[CalibrationResult, CalibrationResult], names: tuple[str, str]
 ) -> Comparison:
-    """The difference of two errors with their standard errors, as of independent samples."""
+    """The difference of two errors of independent samples, by their intervals.
+
+    The ends of the interval lie as far from the difference as the ends of the two intervals from
+    their values, combined as standard errors are (Zou, Donner: Construction of confidence limits
+    about effect measures, Statistics in Medicine 27, 2008). So they allow for all that the two
+    allow for, and stay within what two errors can differ by.
+    """
     first, second = results
     assert first.standard_error is not None
     assert second.standard_error is not None
+    assert first.interval is not None
+    assert second.interval is not None
     assert first.confidence is not None
-    difference = first.value - second.value
-    error = float(np.hypot(first.standard_error, second.standard_error))
-    reach = float(ndtri((1 + first.confidence) / 2)) * error
+    (low, high), (other_low, other_high) = first.interval, second.interval
+    value = float(np.clip(first.value, low, high))
+    other = float(np.clip(second.value, other_low, other_high))
+    difference = value - other
+    z = float(ndtri((1 + first.confidence) / 2))
+    least = z * _least_error(difference, min(first.n_samples, second.n_samples))
+    below = max(float(np.hypot(value - low, other_high - other)), least)
+    above = max(float(np.hypot(high - value, other - other_low)), least)
     return Comparison(
         difference=difference,
-        standard_error=error,
-        interval=(difference - reach, difference + reach),
+        standard_error=float(np.hypot(first.standard_error, second.standard_error)),
+        interval=(max(difference - below, -other_high), min(difference + above, high)),
         confidence=first.confidence,
-        p_value=1.0 if difference == 0 else float(2 * ndtr(-abs(difference) / error)),
+        p_value=_p_value(difference, (below if difference > 0 else above) / z),
         values=(first.value, second.value),
         names=(str(names[0]), str(names[1])),
         notion=first.notion,
@@ -223,10 +241,16 @@ def _error_of_doubts(doubts: Sequence[tuple[float, float]]) -> float:
     return float(np.ptp([0.0, below_second - below_first, above_first - above_second])) / 4
 
 
-def _least_error(difference: float, n: int) -> float:
+def _p_value(difference: float, error: float) -> float:
+    """The two-sided p-value; differences of rounding are none."""
+    return 1.0 if abs(difference) < NONE else float(2 * ndtr(-abs(difference) / error))
+
+
+def _least_error(difference: float, n: float) -> float:
     """The standard error of a difference on which n rows agree, whose sample variance is 0.
 
     Few rows that agree prove little. By a sign test their two-sided p-value is 2^(1 - n), and no
-    n rows can prove more: the standard error is at least the one that leads to this p-value.
+    n rows can prove more: the standard error is at least the one that leads to this p-value. Of
+    rows of unequal weights n is the effective number.
     """
-    return abs(difference) / -float(ndtri_exp(-n * np.log(2)))
+    return abs(difference) / -float(ndtri_exp(-max(n, FEWEST) * np.log(2)))

@@ -167,7 +167,7 @@ def mean_variance_of_gain(model: Model, estimates: Sequence[Debiased]) -> float:
     Class-wise problems share their label: class k gains by its own gain if it is drawn. Some
     rows show it where there are many.
     """
-    rows = systematic_rows(model.sample, ROWS)
+    rows = systematic_rows([model.sample], ROWS)
     weights = one_per_row(model.sample.take(rows)).weights
     moments = np.zeros((3, len(rows)))
     problems = model.notion.problems(model.sample, model.loss)

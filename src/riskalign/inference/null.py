@@ -42,7 +42,7 @@ from riskalign.equations.terms import risk_of
 from riskalign.methods.residuals import Mixture
 from riskalign.smoothing import TINY, Smoother, Tuning, choose_smoother
 
-DRAWS, MOST_DRAWS = 30, 200
+DRAWS, MOST_DRAWS = 30, 500
 """Label sets that show the null variance, at least and at most. Its root errs by an eighth with 30
 sets, so that small samples, which cost little, have more."""
 
@@ -55,6 +55,10 @@ CELLS, FEWEST = 16_000, 500
 
 REPRESENTATIVES = 2
 """Tunings of a problem that stand for all in the null world."""
+
+GOLDEN = (1 + 5**0.5) / 2
+"""Fractions of its multiples are different numbers for all classes, which put predictions in
+order."""
 
 FEW_PARAMETERS = 3
 """Parameters up to which sums over them are faster written out."""
@@ -349,24 +353,29 @@ def null_estimates(model: Model, n_samples: float, seed: int = 0) -> FloatArray:
 
 def drawn_labels(models: Sequence[Model], seed: int) -> tuple[IntArray, FloatArray, IntArray]:
     """Some rows, the mean of the starts there ``(m, K)``, and labels drawn from it ``(m, B)``."""
-    first = models[0].sample
-    affordable = CELLS // first.probabilities.shape[1]
-    rows = systematic_rows(first, min(ROWS, max(FEWEST, affordable)))
+    samples = [model.sample for model in models]
+    affordable = CELLS // samples[0].probabilities.shape[1]
+    rows = systematic_rows(samples, min(ROWS, max(FEWEST, affordable)))
     truth: FloatArray = np.mean([model.truth(rows) for model in models], axis=0)
     n_draws = min(max(DRAWS, DRAWS * CELLS // truth.size), MOST_DRAWS)
     return rows, truth, draw_labels(truth, n_draws, np.random.default_rng(seed))
 
 
-def systematic_rows(sample: Sample, m: int) -> IntArray:
+def systematic_rows(samples: Sequence[Sample], m: int) -> IntArray:
     """Rows of m samples, evenly spaced among all; a row of many equal samples comes often.
 
-    Rows are in an order that does not depend on the data's, so these are a random sample.
+    The samples are those of models for the same rows. Rows are taken in an order of their
+    predictions, so that predictions that differ by rounding alone get the same labels drawn.
     """
-    if sample.sample_weights is None:
-        counts = np.ones(len(sample.labels))
+    first = samples[0]
+    if first.sample_weights is None:
+        counts = np.ones(len(first.labels))
     else:
-        counts = np.round(sample.weights / sample.sample_weights)
-    ends = np.cumsum(counts)
+        counts = np.round(first.weights / first.sample_weights)
+    steps = np.modf(GOLDEN * np.arange(1, first.probabilities.shape[1] + 1))[0]
+    key: FloatArray = np.sum([sample.probabilities @ steps for sample in samples], axis=0)
+    order = np.argsort(key, kind="stable")
+    ends = np.cumsum(counts[order])
     m = int(min(m, ends[-1]))
     places = (np.arange(m) + 0.5) * (ends[-1] / m)
-    return np.searchsorted(ends, places, side="right").astype(np.intp)
+    return order[np.searchsorted(ends, places, side="right")].astype(np.intp)

@@ -208,9 +208,8 @@ class Pooled(Smooth):
     def __init__(self, f: FloatArray, weights: FloatArray) -> None:
         numbers = {1: "slope", 8: "curve", 32: "fine structure"}
         groups = groups_of(f.ravel(), GROUPS)
-        functions = functions_of(f.ravel(), groups, max(numbers) + 1)[
-            :, 1:
-        ]  # residuals add up to 0
+        every = functions_of(f.ravel(), groups, max(numbers) + 1)
+        functions = every[:, 1:]  # not the constant: the residuals of a row add up to 0
         names = [f"all classes: {words}" for words in numbers.values()]
         sums = GroupSums.of(groups.reshape(f.shape), f, weights)
         super().__init__(sums, functions, f, list(numbers), names)

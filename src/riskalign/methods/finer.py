@@ -134,28 +134,42 @@ def levels(problems: Sequence[Problem], g: Sequence[FloatArray]) -> list[list[Kn
     Levels for which there are too few samples are left out, and those that are no finer.
     """
     ladder: list[list[Knots]] = []
-    for form in _forms(problems[0]):
+    for form in _forms(problems):
         pairs = zip(problems, g, strict=True)
-        knots = [Knots.of(problem, own, form) for problem, own in pairs]
+        knots = [_knots(problem, own, form) for problem, own in pairs]
         coarser = [each for each in ladder if each[0].form.per_class == form.per_class]
         most = max((sum(each.total for each in level) for level in coarser), default=0)
         fine = max(each.most for each in knots) >= FEWEST_KNOTS or not form.knots
         news = sum(each.total for each in knots) > most or not form.knots
-        if fine and news and _fits(problems[0], knots[0]):
+        if fine and news and all(map(_fits, problems, knots)):
             ladder.append(knots)
     return ladder
 
 
-def _forms(problem: Problem) -> list[CurveForm]:
+def _forms(problems: Sequence[Problem]) -> list[CurveForm]:
     """The kinds of curves that are tried."""
+    n_classes = problems[0].n_classes
     own = [CurveForm(knots, per_class=True) for knots in KNOTS]
-    if problem.nodes is None and not problem.rounded:  # nodes and cells are no single predictions
+    if any(map(_single, problems)):
         own.append(CurveForm(KNOTS[-1], per_class=True, every=True))
-    if problem.n_classes == 2:
+    if n_classes == 2:
         return own
     shared = [CurveForm(knots, per_class=False) for knots in KNOTS]
-    shifts = [CurveForm(0, per_class=False)] if problem.n_classes > SHIFTED else []
+    shifts = [CurveForm(0, per_class=False)] if n_classes > SHIFTED else []
     return [*shifts, *shared, *own]
+
+
+def _single(problem: Problem) -> bool:
+    """Whether rows are single predictions, and neither nodes nor cells of many."""
+    return problem.nodes is None and not problem.rounded
+
+
+def _knots(problem: Problem, g: FloatArray, form: CurveForm) -> Knots:
+    """Knots of one problem; at distinct predictions only where that is possible."""
+    knots = Knots.of(problem, g, form)
+    if form.every and not (_single(problem) and _fits(problem, knots)):
+        return Knots.of(problem, g, replace(form, every=False))
+    return knots
 
 
 def _fits(problem: Problem, knots: Knots) -> bool:

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from riskalign.data.case import Case
 from riskalign.data.notions import NOTIONS, TOP_LABEL
 from riskalign.equations.evidence import ClassEvidence
@@ -294,7 +296,8 @@ def _advice(screen: Screen, case: Case) -> Advice:
     if FEW < K:  # a sample of rows that is large enough to see a gain, and few methods
         methods, most = QUICK if K <= MANY else QUICK[:1], ADVISED
     # A row may stand for many equal samples: each is drawn as often as it occurs.
-    sample = one_per_row(case.sample).take(systematic_rows(case.sample, most))
+    rows = np.sort(systematic_rows([case.sample], most))  # again in the order without meaning
+    sample = one_per_row(case.sample).take(rows)
     asked = notion if K else case.notion.name  # of a mere confidence: was it right?
     gains = gains_of(sample, methods, asked, screen.options.loss)
     per_class = K if NOTIONS[notion].per_class else 1

@@ -7,6 +7,9 @@ problems onto nodes. `operator` is their contract, `choose_smoother` picks one b
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
 
 from riskalign.equations.kernels import Kernel
 from riskalign.equations.problem import Problem
@@ -67,19 +70,56 @@ def choose_smoother(
 SHARED = 4
 """Samples per row on average, from which predictions are discrete."""
 
+DISCRETE = 2_400
+"""Rows of discrete predictions up to which nodes would not tell them apart well enough."""
+
+LOOKED_AT, DISTINCT = 1_000, 0.9
+"""Rows that show whether predictions repeat, and the share of distinct ones from which they do
+not."""
+
 
 def condensed(
     problem: Problem, kernel: Kernel, engine: str = "auto", *, always: bool = False
 ) -> Problem:
     """The problem by its rows, or by nodes if these are fewer.
 
-    With `always` by nodes in any case, but for a few rows that many samples share: scores such as
-    tenths, between which nodes would not tell.
+    Discrete predictions, which many samples share, stay rows: between scores such as hundredths
+    nodes would not tell. With `always` others are nodes in any case.
     """
-    n = len(problem.labels)
     if engine == "exact" or not problem.one_dimensional:
         return problem
-    if n <= FEW and not (always and problem.n_samples < SHARED * n):
+    if len(problem.labels) > FEW:
+        problem = without_copies(problem)
+    n = len(problem.labels)
+    shared = problem.n_samples >= SHARED * n
+    if n <= FEW and (shared or not always):
+        return problem
+    if shared and n <= DISCRETE and not problem.rounded:
         return problem
     nodes = quadrature(problem, kernel)
     return nodes if always or len(nodes.labels) < n else problem
+
+
+def without_copies(problem: Problem) -> Problem:
+    """The problem with one row for samples of equal prediction, label and weight.
+
+    Rows of several classes differ where the probabilities of one class are equal. A few rows show
+    whether it is worth looking at all.
+    """
+    p = problem.predictions
+    some = p[:: max(len(p) // LOOKED_AT, 1)]
+    if len(np.unique(some)) > DISTINCT * len(some) or np.ptp(problem.units) > 0:
+        return problem
+    distinct, places = np.unique(p, return_inverse=True)
+    weights = np.zeros(2 * len(distinct))
+    np.add.at(weights, 2 * places + problem.labels, problem.weights)
+    held = np.flatnonzero(weights)
+    if len(held) == len(p):
+        return problem
+    return replace(
+        problem,
+        predictions=distinct[held // 2],
+        labels=(held % 2).astype(problem.labels.dtype),
+        weights=weights[held],
+        sample_weights=np.full(len(held), problem.units[0]),
+    )
