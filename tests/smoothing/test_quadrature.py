@@ -205,7 +205,7 @@ def test_rows_that_differ_in_other_classes_alone_count_once():
     problem = Problem("p", p, rng.integers(0, 2, 5_000), np.full(5_000, 0.5), L2.binary)
     found = condensed(problem, DIRICHLET)
     assert found.nodes is None
-    pairs = {pair: 0.0 for pair in zip(p.tolist(), problem.labels.tolist(), strict=True)}
+    pairs = dict.fromkeys(zip(p.tolist(), problem.labels.tolist(), strict=True), 0.0)
     for pair in zip(p.tolist(), problem.labels.tolist(), strict=True):
         pairs[pair] += 0.5
     held = zip(found.predictions.tolist(), found.labels.tolist(), strict=True)
