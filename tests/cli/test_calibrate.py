@@ -415,3 +415,20 @@ def test_scores_by_class_keep_their_form(tmp_path, form, bare):
             found = {pair["label"]: pair["score"] for pair in own}
             assert [found[name] for name in order] == pytest.approx(row)
             assert own == sorted(own, key=lambda pair: -pair["score"])
+
+
+def test_predictions_that_get_worse_are_told(tmp_path, capsys):
+    """Few rows of a calibrated model: whatever is fitted to them is chance."""
+    data = ra.datasets.calibrated(24, 2, seed=3)
+    path = tmp_path / "few.csv"
+    rows = zip(data.y_true, data.y_prob[:, 1], strict=True)
+    path.write_text("y,p\n" + "".join(f"{y},{p:.6f}\n" for y, p in rows))
+    assert main(["calibrate", str(path), "-o", str(tmp_path / "out.csv")]) == 0
+    assert "warning: recalibration made the log loss worse" in capsys.readouterr().out
+
+
+def test_a_bad_row_is_named(tmp_path, capsys):
+    path = tmp_path / "bad.csv"
+    path.write_text("y,p\n0,0.2\n1,1.7\n0,0.4\n")
+    assert main(["calibrate", str(path), "-o", str(tmp_path / "out.csv")]) == 2
+    assert "line 3, column 'p': found 1.7 there" in capsys.readouterr().err

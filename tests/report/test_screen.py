@@ -476,7 +476,9 @@ class TestChoice:
             ((0.901, 0.0005), (0.9, 0.0), "temperature"),  # as good
             ((0.901, 0.004), (0.9, 0.0), "platt"),  # as good by the loss, but an error remains
             ((0.95, 0.0), (0.9, 0.0), "platt"),
-            ((0.999, 0.0), (0.998, 0.0), None),  # not worth it
+            ((0.999, 0.0), (0.998, 0.0), "temperature"),  # the gap of 10 points is gone
+            ((0.999, 0.009), (0.998, 0.003), None),  # not worth it
+            ((1.001, 0.0), (1.002, 0.0), None),
         ],
     )
     def test_the_simplest_of_the_best(self, simple, rich, chosen):

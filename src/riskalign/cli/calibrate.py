@@ -42,6 +42,13 @@ def calibrate(options: argparse.Namespace) -> int:
         before, after = (log_loss(sample, f) for f in (sample.probabilities, R))
         change = f" ({after / before - 1:+.1%})" if before else ""
         print_lines([f"log loss {before:.6g} before, {after:.6g} after{change}"])
+        if after > before:
+            print_lines(
+                [
+                    "warning: recalibration made the log loss worse. Keep the predictions as they "
+                    "are, or fit the calibrator to more rows."
+                ]
+            )
     if options.output is not None:
         write_output(options.output, rewritten(file.path, file.score_columns, _scores(file, R)))
         print_lines([f"wrote {options.output}"])
@@ -104,7 +111,7 @@ def _fitted(options: argparse.Namespace, sample: Sample) -> FittedCalibrator:
 
 def _sample(options: argparse.Namespace, file: PredictionFile) -> Sample:
     found = file.read()
-    with naming(file.path):
+    with naming(file):
         return as_sample(
             found.y_true,
             found.scores,

@@ -11,8 +11,9 @@ from typing import Any
 from riskalign.display.numbers import number, points
 from riskalign.recalibration.gains import Gain
 
-WORTH = 0.005
-"""The share of the log loss that a recalibration must save to be worth it."""
+WORTH, VISIBLE = 0.005, 0.01
+"""A recalibration is worth it if it saves this share of the log loss, or if the log loss does not
+rise and the typical gap falls by so much and to less than half."""
 
 TIE = 0.002
 """Within this share of the lowest log loss, or a standard error, the simpler method is taken ..."""
@@ -42,21 +43,27 @@ class Advice:
 
     @property
     def chosen(self) -> Gain | None:
-        """The method to take; None if no method lowers the log loss enough."""
-        if not self.gains:
+        """The method to take; None if no method is worth it."""
+        worth = [gain for gain in self.gains if self._is_worth_it(gain)]
+        if not worth:
             return None
-        before = self.gains[0].log_loss_before
-        lowest = min(gain.log_loss_after for gain in self.gains)
-        if before - lowest < WORTH * before:
-            return None
+        before = worth[0].log_loss_before
+        lowest = min(gain.log_loss_after for gain in worth)
         tied = [
             gain
-            for gain in self.gains
+            for gain in worth
             if gain.log_loss_after <= lowest + max(TIE * before, gain.log_loss_doubt)
         ]
         least = min(max(gain.error_after, 0.0) for gain in tied)
         most = least + REST * max(tied[0].error_before, 0.0)
         return next(gain for gain in tied if gain.error_after <= most)
+
+    def _is_worth_it(self, gain: Gain) -> bool:
+        saved = gain.log_loss_before - gain.log_loss_after
+        if saved >= WORTH * gain.log_loss_before:
+            return True
+        before, after = self.gap(gain.error_before), self.gap(gain.error_after)
+        return self.in_points and saved > 0 and after < before / 2 and before - after >= VISIBLE
 
     def size(self, error: float) -> str:
         """An error as people read it: its typical gap, or itself."""
@@ -73,8 +80,10 @@ class Advice:
         """The advice in a sentence."""
         chosen = self.chosen
         if chosen is None:
+            halves = " or halves the typical gap" if self.in_points else ""
             return (
-                "Recalibration would gain next to nothing: no method lowers the log loss by 0.5%."
+                "Recalibration would gain next to nothing: no method lowers the log loss by "
+                f"0.5%{halves}."
             )
         saved = 1 - chosen.log_loss_after / chosen.log_loss_before
         falls = f"the log loss falls by {saved:.1%}"
