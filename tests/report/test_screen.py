@@ -554,3 +554,34 @@ def test_bars_of_a_method_that_is_worse(screen):
     widths = re.findall(r'<rect class="(?:before|worse)" y="[19]" width="([0-9.]+)"', page)
     assert float(widths[-1]) == 2 * float(widths[-2])
     assert '<span class="key worse"></span>after, if worse' in page
+
+
+class TestFaultOfOneProbability:
+    def headline(self, slope, shift):
+        """Of a model whose log-odds are `slope` times the truth's, and more by `shift`."""
+        rng = np.random.default_rng(0)
+        truth = rng.normal(0, 1.5, 6_000)
+        y = (rng.random(6_000) < 1 / (1 + np.exp(-truth))) * 1
+        p = 1 / (1 + np.exp(-slope * truth - shift))
+        found = summarize(y, p, pictures=False)
+        return words.headline(found), " ".join(words.sentences(found))
+
+    def test_the_slope_if_the_mean_is_nearly_right(self):
+        headline, text = self.headline(2.0, 0.15)
+        assert headline.endswith("bad: too extreme")
+        assert "times too high" in text
+        assert "Predictions are too extreme." in text
+        assert self.headline(0.4, 0.0)[0].endswith("too timid")
+
+    def test_the_mean_if_it_is_most_of_the_error(self):
+        headline, text = self.headline(1.0, 1.0)
+        assert headline.endswith("times too high")
+        assert "extreme" not in text
+
+    def test_the_mean_if_it_is_wrong_by_a_factor(self):
+        """A rare class may be off by much less in points than in its factor."""
+        rng = np.random.default_rng(1)
+        truth = 1 / (1 + np.exp(7 - rng.normal(0, 1.5, 40_000)))
+        y = (rng.random(40_000) < truth) * 1
+        found = summarize(y, truth**1.3, pictures=False)
+        assert "times too low" in words.headline(found)

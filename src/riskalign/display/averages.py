@@ -98,6 +98,23 @@ class BinarySummary:
         times = f"at least {least}" if value == "inf" else value
         return f"{times} times {SIDES[self.sign]}"
 
+    @property
+    def shape(self) -> str:
+        """Whether predictions are too extreme or too timid; empty if the slope may be 1."""
+        low, high = self.slope_interval
+        return "too extreme" if high < 1 else "too timid" if low > 1 else ""
+
+    def main_fault(self, error: float, factor: float) -> str:
+        """What is wrong: the mean prediction, or the slope.
+
+        It is the slope if it is off, the mean is wrong by less than a factor, and this makes up
+        less than half of a squared error.
+        """
+        near = 1 / factor < self.ratio < factor
+        if self.shape and near and 2 * (self.mean_prediction - self.frequency) ** 2 < error:
+            return self.shape
+        return self.direction if self.sign and "times" in self.direction else ""
+
     def factor(self) -> tuple[str, str, str]:
         """The ratio and the ends of its interval, inverted where the probability is too low.
 

@@ -55,10 +55,10 @@ def _grade_words(screen: Screen, answer: CalibrationResult) -> str:
     if not answer.in_points:
         words = {None: "estimated", False: "not shown to be off", True: "miscalibrated"}
         return words[found.significant]
-    if answer.binary is not None and answer.binary.sign and found.grade not in GRADES[:2]:
-        direction = answer.binary.direction
-        if "times" in direction:
-            return f"{found.words}: {direction}"
+    if answer.binary is not None and found.grade not in (*GRADES[:2], UNCLEAR):
+        fault = answer.binary.main_fault(answer.value, FACTOR)
+        if fault:
+            return f"{found.words}: {fault}"
     return "unclear: too few rows to tell" if found.grade == UNCLEAR else found.words
 
 
@@ -112,10 +112,11 @@ def _binary_sentence(screen: Screen, answer: CalibrationResult) -> str:
     of = "ratio " if found.sign == 0 else ""
     known = "inf" not in (low, high) and "nan" not in (low, high)
     limits = f" ({of}{found.confidence:.0%} CI {low} to {high})" if known else ""
+    shape = f" Predictions are {found.shape}." if found.shape else ""
     return (
         f"The mean predicted probability of class {positive(screen)} is "
         f"{percent(found.mean_prediction)}; it is observed in {percent(found.frequency)} of the "
-        f"rows: {found.direction}{limits}."
+        f"rows: {found.direction}{limits}.{shape}"
     )
 
 
