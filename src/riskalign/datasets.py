@@ -13,7 +13,7 @@ from riskalign.data.notions import NOTIONS, Notion
 from riskalign.data.sample import Sample
 from riskalign.data.validation import one_of
 from riskalign.equations.arrays import FloatArray, IntArray, floored_log
-from riskalign.equations.losses import LOSSES, ProperLoss
+from riskalign.equations.losses import LOSSES, ProperLoss, loss_name
 from riskalign.equations.norms import MEANS, norms_of
 from riskalign.equations.problem import Problem
 from riskalign.equations.simplex import on_simplex
@@ -80,7 +80,7 @@ class SyntheticData:
         asked = NOTIONS[one_of("notion", notion, NOTIONS)]
         asked.check(self.y_prob.shape[1])
         one_of("given", given, ("joint", "marginal"))
-        loss = LOSSES[one_of("loss", loss, LOSSES)] if isinstance(loss, str) else loss
+        loss = LOSSES[one_of("loss", loss_name(loss), LOSSES)] if isinstance(loss, str) else loss
         reference = None
         if given == "marginal" and not asked.joint:
             reference = self._pool

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import riskalign as ra
-from riskalign.cli.gates import Check, Limit, check_limit
+from riskalign.cli.gates import Check, Limit, check_gates, check_limit
 from riskalign.display import svg
 from riskalign.display.judgement import Thresholds, judge
 from riskalign.methods import KernelSmoother
@@ -397,6 +397,7 @@ class TestGates:
     @pytest.mark.parametrize(
         ("text", "expected"),
         [("3pts", (0.03, True)), ("3 pts", (0.03, True)), ("3%", (0.03, True)),
+         ("1.25x", (1.25, False, True)),
          ("0.01raw", (0.01, False)), ("-1 raw", (-1, False)), ("1e9raw", (1e9, False))],
     )  # fmt: skip
     def test_limits(self, text, expected):
@@ -406,6 +407,35 @@ class TestGates:
     def test_no_limits(self, text):
         with pytest.raises(ValueError):  # noqa: PT011
             Limit.parse(text)
+
+
+class TestFactors:
+    @pytest.mark.parametrize("factor", [0.5, 2.0])
+    def test_a_rare_class_may_not_be_wrong_by_a_factor(self, factor):
+        rng = np.random.default_rng(0)
+        truth = rng.beta(0.2, 40, 30_000)
+        y = (rng.random(30_000) < truth) * 1
+        found = summarize(y, np.minimum(factor * truth, 1), **QUICK)
+        low, high = found.answers[-1].binary.factor_interval
+        assert 1 < low < 2 < high
+        for upper, end in ((False, low), (True, high)):
+            for limit in (end - 0.01, end + 0.01):
+                (check,) = check_limit(found, Limit(limit, False, True), "error", upper)
+                assert check.failed == (limit < end)
+        assert f"limit of the factor {high:.3g}" in check.message
+        right = summarize(y, truth, **QUICK)
+        assert right.answers[-1].binary.factor_interval[0] == 1.0
+
+    def test_several_classes_have_none(self):
+        data = ra.datasets.calibrated(200, 3, seed=0)
+        found = summarize(data.y_true, data.y_prob, **QUICK)
+        with pytest.raises(ValueError, match="there are several here"):
+            check_limit(found, Limit(1.25, False, True), "error", False)
+
+    @pytest.mark.parametrize(("limit", "metric"), [("0.8x", "error"), ("1.2x", "ece")])
+    def test_limits_that_make_no_sense(self, limit, metric):
+        with pytest.raises(ValueError, match="a factor is at least 1"):
+            check_gates(Limit.parse(limit), metric, False)
 
 
 class TestSmallErrors:

@@ -12,9 +12,9 @@ from riskalign.inference.comparison import Comparison
 from riskalign.report import words
 from riskalign.report.screen import Screen
 
-LIMIT = re.compile(r"([-+0-9.eE]+)\s*(pts|pt|points|%|raw)?")
-RAW = "raw"
-"""The unit of limits in the units of the loss, such as squared differences."""
+LIMIT = re.compile(r"([-+0-9.eE]+)\s*(pts|pt|points|%|raw|x)?")
+RAW, TIMES = "raw", "x"
+"""The units of limits in the units of the loss, such as squared differences, and of factors."""
 
 
 @dataclass(frozen=True)
@@ -23,21 +23,27 @@ class Limit:
 
     Attributes
     ----------
-    value : a difference of probabilities if `in_points`, otherwise in the units of the loss
+    value : a difference of probabilities if `in_points`, a factor if `is_factor`, otherwise in
+        the units of the loss
     in_points : whether it was given in percentage points
+    is_factor : whether it is one by which a mean probability may be wrong
     """
 
     value: float
     in_points: bool
+    is_factor: bool = False
 
     @classmethod
     def parse(cls, text: str) -> Limit:
-        """A limit such as "3pts", or a number in the units of the loss such as "0.01raw".
+        """A limit such as "3pts", "1.25x", or "0.01raw" in the units of the loss.
 
         Examples
         --------
-        >>> Limit.parse("3pts"), Limit.parse("0.01raw")
-        (Limit(value=0.03, in_points=True), Limit(value=0.01, in_points=False))
+        >>> for text in ("3pts", "1.25x", "0.01raw"):
+        ...     print(Limit.parse(text).value, Limit.parse(text))
+        0.03 3pts
+        1.25 1.25x
+        0.01 0.01raw
         """
         match = LIMIT.fullmatch(text.strip())
         try:
@@ -51,11 +57,13 @@ class Limit:
                 f"{text!r} has no unit. Write {value:g}pts for percentage points, or "
                 f"{value:g}{RAW} for the units of the loss"
             )
-        in_points = match[2] != RAW
-        return cls(value / 100 if in_points else value, in_points)
+        in_points, is_factor = match[2] not in (RAW, TIMES), match[2] == TIMES
+        return cls(value / 100 if in_points else value, in_points, is_factor)
 
     def __str__(self) -> str:
-        return f"{100 * self.value:g}pts" if self.in_points else f"{self.value:g}{RAW}"
+        if self.in_points:
+            return f"{100 * self.value:g}pts"
+        return f"{self.value:g}{TIMES if self.is_factor else RAW}"
 
 
 @dataclass(frozen=True)
@@ -85,6 +93,11 @@ def check_gates(limit: Limit | None, metric: str, upper: bool) -> None:
             f"--fail-above {limit}: a gap between probabilities has 0 to 100 points, so that a "
             "limit is not negative and at most 100pts."
         )
+    elif limit.is_factor and (limit.value < 1 or metric == "ece"):
+        raise ValueError(
+            f"--fail-above {limit}: a factor is at least 1, because it counts too high and too low "
+            "alike, and it is about the mean probability, not about the ECE."
+        )
     if metric == "ece" and upper:
         raise ValueError(
             "--upper compares the end of an interval, and the ECE has none. Leave out --upper, or "
@@ -104,6 +117,8 @@ def check_limit(screen: Screen, limit: Limit, metric: str, upper: bool) -> list[
         assert screen.scores is not None
         ece = screen.scores.ece
         return [_checked("ECE", option, ece > limit.value, f"ECE {points(ece)} points")]
+    if limit.is_factor:
+        return [_check_factor(screen, limit, option, upper)]
     checks = []
     answers = screen.answers if limit.in_points else screen.answers[-1:]
     for answer in answers:
@@ -123,6 +138,23 @@ def check_limit(screen: Screen, limit: Limit, metric: str, upper: bool) -> list[
         found = f"{words.about(screen, answer)}: {what} {shown}"
         checks.append(_checked(words.question(screen, answer), option, value > limit.value, found))
     return checks
+
+
+def _check_factor(screen: Screen, limit: Limit, option: str, upper: bool) -> Check:
+    """Whether the mean probability of one class is wrong by more than a factor."""
+    answer = screen.answers[-1]
+    if answer.binary is None:
+        raise ValueError(
+            f"--fail-above {limit} is about the mean probability of one class, and there are "
+            "several here. Give the limit in percentage points, such as 3pts."
+        )
+    low, high = answer.binary.factor_interval
+    value, end = (high, "upper") if upper else (low, "lower")
+    found = (
+        f"{words.about(screen, answer)}: {end} {answer.binary.confidence:.0%} limit of the factor "
+        f"{value:.3g}"
+    )
+    return _checked("Is the mean probability right?", option, value > limit.value, found)
 
 
 def _checked(name: str, option: str, failed: bool, found: str) -> Check:

@@ -23,7 +23,7 @@ from riskalign.cli.texts import (
 from riskalign.data.notions import NOTIONS
 from riskalign.display.judgement import Thresholds
 from riskalign.equations.kernels import KERNELS
-from riskalign.equations.losses import LOSSES
+from riskalign.equations.losses import LOSSES, loss_name
 from riskalign.methods.kernel import ESTIMATORS, OF_RESIDUALS
 from riskalign.options import MOST_DRAWS
 from riskalign.recalibration.calibrators import CALIBRATORS
@@ -124,7 +124,8 @@ def _add_gates(command: argparse.ArgumentParser) -> None:
         type=_limit,
         metavar="X",
         help="exit code 1 when the lower end of an interval is above X: 3pts for typical gaps in "
-        "percentage points, 0.01raw for errors in the units of the loss",
+        "percentage points, 1.25x for the factor by which the mean probability of one class is "
+        "wrong, 0.01raw for errors in the units of the loss",
     )
     group.add_argument(
         "--metric",
@@ -181,13 +182,6 @@ def _notion(text: str) -> str:
     """A notion by any of its spellings."""
     plain = text.lower().replace("_", "-")
     return {"toplabel": "top-label", "class-wise": "classwise"}.get(plain, plain)
-
-
-def _loss(text: str) -> str:
-    """A loss by any of its names."""
-    plain = text.lower()
-    aliases = {"brier": "l2", "squared": "l2", "log": "kl", "logloss": "kl", "rps": "ranked"}
-    return aliases.get(plain, plain)
 
 
 def _count(text: str) -> int:
@@ -365,7 +359,7 @@ def _add_question(command: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--loss",
-        type=_loss,
+        type=loss_name,
         choices=list(LOSSES),
         default="l2",
         metavar="LOSS",

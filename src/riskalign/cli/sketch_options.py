@@ -9,7 +9,7 @@ from typing import Any
 
 from riskalign.cli.texts import EXIT_CODES
 from riskalign.data.notions import NOTIONS
-from riskalign.equations.losses import LOSSES
+from riskalign.equations.losses import LOSSES, loss_name
 
 SKETCH = f"""\
 examples:
@@ -114,6 +114,7 @@ def _add_history(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--loss",
+        type=loss_name,
         choices=list(LOSSES),
         default="l2",
         metavar="LOSS",

@@ -115,6 +115,13 @@ class BinarySummary:
             return self.shape
         return self.direction if self.sign and "times" in self.direction else ""
 
+    @property
+    def factor_interval(self) -> tuple[float, float]:
+        """By which factor the mean is wrong, too high or too low; its lower end is 1 or more."""
+        low, high = self.ratio_interval
+        inverse = 1 / high if high > 0 else math.inf, 1 / low if low > 0 else math.inf
+        return max(low, inverse[0], 1.0), max(high, inverse[1])
+
     def factor(self) -> tuple[str, str, str]:
         """The ratio and the ends of its interval, inverted where the probability is too low.
 
