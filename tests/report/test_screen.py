@@ -615,3 +615,27 @@ class TestFaultOfOneProbability:
         y = (rng.random(40_000) < truth) * 1
         found = summarize(y, truth**1.3, pictures=False)
         assert "times too low" in words.headline(found)
+
+
+class TestImpossibleRows:
+    def said(self, y, p):
+        return " ".join(words.sentences(summarize(y, p, **QUICK)))
+
+    def test_a_probability_of_0_for_what_happened_is_told(self):
+        rng = np.random.default_rng(0)
+        p = rng.integers(0, 11, 1_000) / 10
+        y = (rng.random(1_000) < 0.8 * p + 0.1) * 1
+        wrong = int(((p == 0) & (y == 1)).sum() + ((p == 1) & (y == 0)).sum())
+        assert wrong > 5
+        text = self.said(y, p)
+        assert f"had the predicted probability 0 in {wrong} rows" in text
+        assert "1e-09 instead and depends on it, and so do slope and intercept." in text
+
+    def test_one_row_of_several_classes(self):
+        data = ra.datasets.calibrated(200, 3, seed=0)
+        f = data.y_prob.copy()
+        f[0] = np.roll(np.eye(3)[data.y_true[0]], 1)
+        text = self.said(data.y_true, f)
+        assert "had the predicted probability 0 in 1 row." in text
+        assert "slope" not in text
+        assert "predicted probability 0" not in self.said(data.y_true, data.y_prob)

@@ -106,6 +106,8 @@ class Screen:
     advice : what recalibration would gain
     stage : what is being worked on; empty if nothing is left to do
     hard : whether all predictions are 0 or 1, as predicted classes are
+    impossible : rows whose label had the predicted probability 0; 0 where a part of the rows is
+        known
     """
 
     notion: str
@@ -123,6 +125,7 @@ class Screen:
     advice: Advice | None = None
     stage: str = ""
     hard: bool = False
+    impossible: int = 0
 
     @property
     def answers(self) -> list[CalibrationResult]:

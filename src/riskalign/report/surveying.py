@@ -147,7 +147,8 @@ def survey(
     yield screen
     screen = replace(screen, scores=_scores(sketch, case, top_label), stage="confidence")
     f = _one(case).predictions
-    screen = replace(screen, hard=bool(((f == 0) | (f == 1)).all()))
+    hard = bool(((f == 0) | (f == 1)).all())
+    screen = replace(screen, hard=hard, impossible=_impossible(case))
     yield screen
     if many:
         steps = _of_many_classes(screen, sketch, case)
@@ -285,6 +286,16 @@ def _finished(screen: Screen, sketch: CalibrationSketch, case: Case) -> Iterator
         test = sketch.calibration_test(notion=asked, n_draws=options.n_draws, most_samples=most)
         screen = replace(screen, test=test)
     yield replace(screen, stage="")
+
+
+def _impossible(case: Case) -> int:
+    """Rows whose label had the predicted probability 0; 0 if a part of the rows is known."""
+    if not case.complete and case.notion.whole_rows:
+        return 0
+    sample = case.sample
+    none = sample.probabilities[np.arange(len(sample.labels)), sample.labels] == 0
+    each = 1.0 if sample.sample_weights is None else sample.weights / sample.sample_weights
+    return round(float(np.sum(none * each)))
 
 
 def _advice(screen: Screen, case: Case) -> Advice:

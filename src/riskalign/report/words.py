@@ -9,6 +9,7 @@ from riskalign.display import help, numbers
 from riskalign.display.judgement import FACTOR, GRADES, UNCLEAR
 from riskalign.display.numbers import percent, points, points_between, shortened
 from riskalign.display.table import Row
+from riskalign.equations.arrays import FLOOR
 from riskalign.inference.calibration_test import DOUBT
 from riskalign.report.screen import Screen
 from riskalign.results import CalibrationResult
@@ -87,6 +88,13 @@ def sentences(screen: Screen) -> Iterator[str]:
             "The test finds miscalibration all the same (p-value "
             f"{numbers.p_value(test.p_value, 1 / (1 + test.n_draws))}); the data do not tell how "
             "large it is."
+        )
+    if screen.impossible and not screen.hard:
+        rows = "1 row" if screen.impossible == 1 else f"{screen.impossible:,} rows"
+        slope = ", and so do slope and intercept" if screen.result and screen.result.binary else ""
+        yield (
+            f"What happened had the predicted probability 0 in {rows}. The log loss, which is "
+            f"infinite there, counts a probability of {FLOOR:g} instead and depends on it{slope}."
         )
 
 
