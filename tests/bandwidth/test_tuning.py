@@ -34,6 +34,12 @@ from riskalign.smoothing import Tuning, choose_smoother
 TUNINGS = [Tuning(0.01), Tuning(0.1), Tuning(0.01, 0.5), Tuning(0.1, 0.5)]
 
 
+def weighted(problem, g, tunings, losses):
+    """The candidates of one problem."""
+    (only,) = WeightedTunings.of_classes([problem], [g], tunings, losses[None])
+    return only
+
+
 def binary(n=200, loss=L2.binary, weights=None):
     rng = np.random.default_rng(0)
     p = rng.beta(1, 2, n)
@@ -84,7 +90,7 @@ def test_weights_are_those_of_a_posterior():
     problem = binary(loss=KL)
     g = problem.free(problem.predictions)
     losses = np.array([100.0, 100.5, 99.0, 101.0])
-    found = WeightedTunings.of(problem, g, TUNINGS, losses)
+    found = weighted(problem, g, TUNINGS, losses)
     scale = likelihood_scale(problem, g)
     h = np.array([tuning.bandwidth for tuning in TUNINGS])
     expected = h * np.exp(-scale * (losses - 99))
@@ -101,8 +107,8 @@ def test_the_unit_of_the_weights_does_not_matter():
     problem = binary(loss=KL)
     g, losses = problem.free(problem.predictions), np.array([100.0, 100.5, 99.0, 101.0])
     heavy = replace(problem, weights=7 * problem.weights)
-    one = WeightedTunings.of(problem, g, TUNINGS, losses)
-    other = WeightedTunings.of(heavy, g, TUNINGS, 7 * losses)
+    one = weighted(problem, g, TUNINGS, losses)
+    other = weighted(heavy, g, TUNINGS, 7 * losses)
     assert one.tunings == other.tunings
     np.testing.assert_allclose(one.weights, other.weights, rtol=1e-9)
     own = np.random.default_rng(0).random((len(one.tunings), 200))
@@ -111,7 +117,7 @@ def test_the_unit_of_the_weights_does_not_matter():
 
 def test_the_wider_of_kernels_that_fit_alike_weighs_more():
     problem = binary()
-    found = WeightedTunings.of(problem, problem.free(problem.predictions), TUNINGS, np.full(4, 3.0))
+    found = weighted(problem, problem.free(problem.predictions), TUNINGS, np.full(4, 3.0))
     by_tuning = dict(zip(found.tunings, found.weights, strict=True))
     assert by_tuning[Tuning(0.1)] == by_tuning[Tuning(0.1, 0.5)]
     assert by_tuning[Tuning(0.1)] == pytest.approx(10 * by_tuning[Tuning(0.01)])
@@ -124,7 +130,7 @@ def test_candidates_that_hold_most_of_the_weight_are_kept():
     scale = likelihood_scale(problem, g)
     for spread in (0.0, 1.0, 5.0, 100.0):
         losses = spread * np.random.default_rng(1).random(len(tunings))
-        found = WeightedTunings.of(problem, g, tunings, losses)
+        found = weighted(problem, g, tunings, losses)
         shares = softmax(np.log([t.bandwidth for t in tunings]) - scale * losses)
         kept = [shares[tunings.index(tuning)] for tuning in found.tunings]
         assert kept == sorted(kept, reverse=True)
@@ -132,23 +138,23 @@ def test_candidates_that_hold_most_of_the_weight_are_kept():
         assert len(kept) <= MOST
         assert found.weights.sum() == pytest.approx(1)
         pairs = replace(problem, predictions=problem.points)
-        joint = WeightedTunings.of(pairs, pairs.points, tunings, losses)
+        joint = weighted(pairs, pairs.points, tunings, losses)
         assert joint.tunings == found.tunings[:MOST_JOINT]
 
 
 def test_the_curve_is_of_the_best_candidate_s_coordinates():
     problem = binary(loss=KL)
     g = problem.free(problem.predictions)
-    found = WeightedTunings.of(problem, g, TUNINGS, np.array([90.0, 80.0, 10.0, 70.0]))
+    found = weighted(problem, g, TUNINGS, np.array([90.0, 80.0, 10.0, 70.0]))
     curve = found.curve
     assert (curve.value, curve.flattening, curve.at_edge) == (0.01, 0.5, True)
     assert curve.candidates.tolist() == [0.01, 0.1]
     assert curve.objective.tolist() == [10.0, 70.0]
     assert curve.name == "one"
-    single = WeightedTunings.of(problem, g, [Tuning(0.1)], np.array([5.0]))
+    single = weighted(problem, g, [Tuning(0.1)], np.array([5.0]))
     assert single.curve.at_edge is False
     inner = [Tuning(h) for h in (0.01, 0.05, 0.2)]
-    middle = WeightedTunings.of(problem, g, inner, np.array([90.0, 10.0, 80.0]))
+    middle = weighted(problem, g, inner, np.array([90.0, 10.0, 80.0]))
     assert (middle.curve.value, middle.curve.at_edge) == (0.05, False)
 
 
@@ -181,13 +187,13 @@ def test_a_row_has_no_part_in_its_own_weights(share, monkeypatch):
     monkeypatch.setattr(weighing, "KEPT", 1.1)  # all candidates
     problem, rng = binary(loss=KL), np.random.default_rng(3)
     g, losses = problem.free(problem.predictions), 0.02 * rng.random((4, 200))
-    found = WeightedTunings.of(problem, g, TUNINGS, losses.sum(axis=1))
+    found = weighted(problem, g, TUNINGS, losses.sum(axis=1))
     order = [TUNINGS.index(tuning) for tuning in found.tunings]
     assert len(order) == 4
     own = found.own_weights(losses[order])
     for i in (0, 50, 199):
         others = losses.sum(axis=1) - share * losses[:, i]
-        without = WeightedTunings.of(problem, g, TUNINGS, others)
+        without = weighted(problem, g, TUNINGS, others)
         expected = dict(zip(without.tunings, without.weights, strict=True))
         np.testing.assert_allclose(own[:, i], [expected[t] for t in found.tunings], rtol=1e-9)
 

@@ -45,7 +45,7 @@ from riskalign.bandwidth.result import Curve
 from riskalign.equations.arrays import FloatArray, row_dot
 from riskalign.equations.kernels import Kernel
 from riskalign.equations.problem import Problem
-from riskalign.equations.simplex import FLATTENINGS, on_simplex, tempered
+from riskalign.equations.simplex import FLATTENINGS, completed, tempered
 from riskalign.smoothing import Tuning
 
 OWN_SHARE = 0.75
@@ -87,7 +87,7 @@ def likelihood_scale(problem: Problem, g: FloatArray) -> float:
     A small change of g costs D on average if g is right, with a variance V per sample. Of a
     log-likelihood V = 2 D, so lambda is 2 D / V, times `TEMPERING`.
     """
-    truth = on_simplex(g[:, 0]) if g.shape[1] == 1 else g
+    truth = completed(g)
     excess = problem.loss(tempered(truth, BENT)) - problem.loss(truth)  # (n, K)
     mean = row_dot(truth, excess)
     variance = row_dot(truth, (excess - mean[:, None]) ** 2)
@@ -116,14 +116,6 @@ class WeightedTunings:
     def given(cls, tuning: Tuning) -> WeightedTunings:
         """One tuning, given by the user."""
         return cls([tuning], np.zeros(1), 0.0)
-
-    @classmethod
-    def of(
-        cls, problem: Problem, g: FloatArray, tunings: Sequence[Tuning], losses: FloatArray
-    ) -> WeightedTunings:
-        """The candidates that matter, from the sums L_c ``(C,)`` of their losses."""
-        (only,) = cls.of_classes([problem], [g], tunings, losses[None])
-        return only
 
     @classmethod
     def of_classes(

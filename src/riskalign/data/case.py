@@ -16,7 +16,7 @@ from riskalign.data.weights import exponent_of, in_units
 from riskalign.equations.arrays import FloatArray, IntArray
 from riskalign.equations.losses import ProperLoss
 from riskalign.equations.problem import Problem
-from riskalign.equations.simplex import on_simplex
+from riskalign.equations.simplex import completed
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def _sample_of_rows(rows: Rows, inclusion: FloatArray | float, classes: tuple[st
     units = in_units(rows.weights, exponent_of(rows.weights)) / inclusion
     weights, kept = units * rows.counts, _kept(rows)
     return Sample(
-        (on_simplex(f[:, 0]) if f.shape[1] == 1 else f)[kept],
+        completed(f)[kept],
         rows.labels[kept].astype(np.intp),
         weights[kept],
         classes,

@@ -29,6 +29,11 @@ def on_simplex(predictions: FloatArray) -> FloatArray:
     return predictions
 
 
+def completed(columns: FloatArray) -> FloatArray:
+    """The free column ``(n, 1)`` of points as the pair (1 - p, p); K columns as they are."""
+    return on_simplex(columns[:, 0]) if columns.shape[1] == 1 else columns
+
+
 def mirrored(columns: FloatArray) -> FloatArray:
     """The free column ``(n, 1)`` of a difference as the pair (-x, x); K columns as they are."""
     if columns.shape[1] == 1:

@@ -28,7 +28,7 @@ from riskalign.equations.debiased import FitNoise, second_order, variance_of_ave
 from riskalign.equations.kernels import Kernel
 from riskalign.equations.losses import KL, ProperLoss
 from riskalign.equations.problem import Problem
-from riskalign.equations.simplex import log_odds, mirrored, on_simplex, onto_simplex
+from riskalign.equations.simplex import completed, log_odds, mirrored, on_simplex, onto_simplex
 from riskalign.equations.starts import (
     FittedStart,
     Start,
@@ -285,9 +285,7 @@ class NullWorld:
         """R = start + q, rows of all label sets one after another, ``(n B, K)``."""
         d = q.shape[2]
         started = self._started.reshape(-1, d)
-        return onto_simplex(
-            on_simplex(started[:, 0]) if d == 1 else started, mirrored(q.reshape(-1, d))
-        )
+        return onto_simplex(completed(started), mirrored(q.reshape(-1, d)))
 
 
 def _contracted(residuals: FloatArray, phi: FloatArray) -> FloatArray:

@@ -19,7 +19,7 @@ from riskalign.display.table import Row
 from riskalign.equations.arrays import FloatArray
 from riskalign.equations.kernels import KERNELS, Kernel
 from riskalign.equations.problem import Problem
-from riskalign.equations.simplex import mirrored, on_simplex
+from riskalign.equations.simplex import completed, mirrored, on_simplex
 from riskalign.equations.starts import STARTS, FittedStart
 from riskalign.methods.band import (
     JointSpread,
@@ -312,7 +312,7 @@ class _Fitted:
             _, support = self.smoother.averages_at(nothing, (0, weighted.best), x)
             return self.smoother.at((0, weighted.best), x).mean, support
         g = self.fit.at(points)
-        start = on_simplex(g[:, 0]) if g.shape[1] == 1 else g
+        start = completed(g)
         R, best = np.zeros_like(start), None
         for tuning, weight in zip(weighted.tunings, weighted.weights, strict=True):
             q, support = self.smoother.averages_at(self.residuals, (0, tuning), x)

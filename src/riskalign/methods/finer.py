@@ -36,7 +36,7 @@ from riskalign.equations.curves import (
     effective_parameters,
 )
 from riskalign.equations.problem import Problem
-from riskalign.equations.simplex import on_simplex
+from riskalign.equations.simplex import completed
 from riskalign.equations.starts import PRIOR, SHIFTED
 from riskalign.equations.terms import risk_of
 from riskalign.methods.residuals import Debiased, Started
@@ -124,7 +124,7 @@ def mixed_at(estimate: Debiased, points: FloatArray, by_kernels: FloatArray) -> 
         g = fit.at(points)
         for step, total in steps_of(problem, fit.at(problem.predictions), knots):
             g = step.at(points, g, total)
-        R += share * (on_simplex(g[:, 0]) if problem.one_dimensional else g)
+        R += share * completed(g)
     return R
 
 

@@ -19,7 +19,7 @@ from riskalign.equations.debiased import FitNoise, second_order, variance_of_ave
 from riskalign.equations.kernels import Kernel
 from riskalign.equations.losses import ProperLoss
 from riskalign.equations.problem import Problem
-from riskalign.equations.simplex import mirrored, on_simplex, onto_simplex
+from riskalign.equations.simplex import completed, mirrored, onto_simplex
 from riskalign.equations.starts import FittedStart, Start, moved, products, slopes_of
 from riskalign.equations.terms import risk_of
 from riskalign.progress import track
@@ -72,7 +72,7 @@ class Started:
     @cached_property
     def truth(self) -> FloatArray:
         """The start g on the simplex, ``(n, K)``."""
-        return on_simplex(self.g[:, 0]) if self.problem.one_dimensional else self.g
+        return completed(self.g)
 
     @cached_property
     def size(self) -> FloatArray:
@@ -135,7 +135,7 @@ class Debiased:
     variance_removed : (n,), what the noise of R had taken from the terms
     gains : l(f) - l(R), ``(n, K)``
     conditional : R, ``(n, K)``
-    variance : that of R, ``(n, d)``; the sample's own label has no part in it
+    variance : that of the kernels' R, ``(n, d)``; the sample's own label has no part in it
     tunings : the tunings and their weights
     started : the problem with its start
     mixture : the finer estimates that were mixed in, and their shares
