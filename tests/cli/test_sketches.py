@@ -245,6 +245,36 @@ class TestHistory:
         history.save(tmp_path / "days.parquet")
         return tmp_path
 
+    def test_typical_gaps_are_shown_in_points(self, days, capsys):
+        assert main(["history", str(days / "days"), "--reference", "3"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[0].startswith("In percentage points: typical gap, and mean")
+        result = ra.CalibrationHistory.load(days / "days")["2026-01-06"].calibration_error(
+            confidence=0.95
+        )
+        (row,) = [line for line in lines if line.startswith("2026-01-06")]
+        low, high = (100 * end for end in result.gap_interval)
+        assert f"{100 * result.gap:.1f}  " in row
+        assert f"{low:.1f} to {high:.1f}" in row
+        assert row.endswith("alarm")
+        assert main(["history", str(days / "days"), "--loss", "kl"]) == 0
+        assert "percentage points" not in capsys.readouterr().out
+
+    def test_a_tolerance_in_points_is_one_of_typical_gaps(self, days):
+        out = days / "out.json"
+        limits = []
+        for option in ([], ["--tolerance", "2pts"], ["--tolerance", "0.01raw"]):
+            command = ["history", str(days / "days"), "--reference", "3", "--json", str(out)]
+            assert main([*command, *option]) == 0
+            limits.append(json.loads(out.read_text())["alarm"]["limit"])
+        assert limits[1] ** 0.5 == pytest.approx(limits[0] ** 0.5 + 0.02)
+        assert limits[2] == pytest.approx(limits[0] + 0.01)
+
+    @pytest.mark.parametrize("options", [["1x"], ["1pts", "--loss", "kl"]])
+    def test_tolerances_that_make_no_sense(self, days, capsys, options):
+        assert main(["history", str(days / "days"), "--tolerance", *options]) == 2
+        assert "in the units of the loss, such as 0.001raw" in capsys.readouterr().err
+
     def test_table_alarm_and_files(self, days, capsys):
         out, picture = days / "out.json", days / "out.png"
         command = ["history", str(days / "days"), "--reference", "3", "--json", str(out)]

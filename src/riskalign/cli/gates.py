@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import math
 import re
 from dataclasses import dataclass
@@ -60,10 +61,23 @@ class Limit:
         in_points, is_factor = match[2] not in (RAW, TIMES), match[2] == TIMES
         return cls(value / 100 if in_points else value, in_points, is_factor)
 
+    def added(self, error: float, n_classes: int) -> float:
+        """By how much a squared error of so many classes grows if typical gaps do by the limit."""
+        gap = (error / n_classes) ** 0.5
+        return n_classes * (gap + self.value) ** 2 - error
+
     def __str__(self) -> str:
         if self.in_points:
             return f"{100 * self.value:g}pts"
         return f"{self.value:g}{TIMES if self.is_factor else RAW}"
+
+
+def limit_of(text: str) -> Limit:
+    """The limit of an option."""
+    try:
+        return Limit.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 @dataclass(frozen=True)

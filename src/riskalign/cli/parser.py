@@ -9,7 +9,7 @@ from typing import NoReturn, TypeAlias
 
 import riskalign
 from riskalign.bandwidth.criteria import CRITERIA
-from riskalign.cli.gates import Limit
+from riskalign.cli.gates import limit_of
 from riskalign.cli.sketch_options import add_sketch_commands
 from riskalign.cli.texts import (
     CALIBRATE,
@@ -121,7 +121,7 @@ def _add_gates(command: argparse.ArgumentParser) -> None:
     group = command.add_argument_group("gates")
     group.add_argument(
         "--fail-above",
-        type=_limit,
+        type=limit_of,
         metavar="X",
         help="exit code 1 when the lower end of an interval is above X: 3pts for typical gaps in "
         "percentage points, 1.25x for the factor by which the mean probability of one class is "
@@ -209,14 +209,6 @@ def _bandwidth(text: str) -> str | float:
     return text if text in CRITERIA else float(text)
 
 
-def _limit(text: str) -> Limit:
-    """What an error may not be above."""
-    try:
-        return Limit.parse(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
 def _thresholds(text: str) -> Thresholds:
     """Three percentage points in rising order."""
     try:
@@ -228,7 +220,7 @@ def _thresholds(text: str) -> Thresholds:
         ) from None
 
 
-_count.__name__, _bins.__name__, _limit.__name__ = "count", "count", "limit"
+_count.__name__, _bins.__name__ = "count", "count"
 _bandwidth.__name__, _thresholds.__name__ = "bandwidth", "thresholds"
 # what argparse calls them in errors
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from riskalign.cli.gates import limit_of
 from riskalign.cli.texts import EXIT_CODES
 from riskalign.data.notions import NOTIONS
 from riskalign.equations.losses import LOSSES, loss_name
@@ -101,10 +102,10 @@ def _add_history(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--tolerance",
-        type=float,
-        default=0.0,
+        type=limit_of,
         metavar="X",
-        help="how much the error may grow before it matters (default: 0)",
+        help="how much the error may grow before it matters: 1pts for typical gaps in percentage "
+        "points, 0.001raw in the units of the loss (default: none)",
     )
     command.add_argument(
         "--notion",

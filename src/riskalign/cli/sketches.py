@@ -8,6 +8,7 @@ import io
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from riskalign.data.format import SketchFormatError
 from riskalign.data.notions import BINARY, NOTIONS, TOP_LABEL
 from riskalign.data.sources import PARQUET, files_of, parquet_files
 from riskalign.display.averages import finite
+from riskalign.display.numbers import points, points_between, shortened
 from riskalign.inference.alarm import Alarm
 from riskalign.plots.canvas import pyplot
 from riskalign.report.exchange import harmless
@@ -148,16 +150,17 @@ def history(options: argparse.Namespace) -> int:
     _check_reference(options, len(shown))
     asked = {"notion": options.notion, "loss": options.loss}
     columns = shown.to_columns(**asked)
-    alarm = days.alarm(
-        reference=options.reference * options.window,
-        window=options.window,
-        alpha=options.alpha,
-        tolerance=options.tolerance,
-        **asked,
-    )
+    known = days[next(iter(days))]
+    notion = NOTIONS[options.notion or known.notion]
+    n_classes = len(known.classes) if notion.per_class else 1
+    alarm = _alarm(options, days, asked, n_classes)
     if options.fail_on_alarm and not alarm.windows:
         raise ValueError("--fail-on-alarm: no window after the reference has two rows to test.")
-    print_lines([*_table(columns, alarm), "", *str(alarm).splitlines()])
+    if options.loss == "l2":
+        lines = _table_in_points(columns, alarm, n_classes)
+    else:
+        lines = _table(columns, alarm)
+    print_lines([*lines, "", *str(alarm).splitlines()])
     if options.json is not None:
         content = {"periods": _plain(columns), "alarm": alarm.to_dict()}
         _write(options.json, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
@@ -171,6 +174,27 @@ def history(options: argparse.Namespace) -> int:
     if options.output is not None:
         _draw(shown, alarm, options.output, asked)
     return int(alarm.raised and options.fail_on_alarm)
+
+
+def _alarm(
+    options: argparse.Namespace, days: CalibrationHistory, asked: dict[str, Any], n_classes: int
+) -> Alarm:
+    """The alarm; a tolerance in points is added to the typical gap of what is tested against."""
+    limit = options.tolerance
+    reference = options.reference * options.window
+    ask = partial(
+        days.alarm, reference=reference, window=options.window, alpha=options.alpha, **asked
+    )
+    if limit is None:
+        return ask()
+    if limit.is_factor or (limit.in_points and options.loss != "l2"):
+        raise ValueError(
+            f"--tolerance {limit}: give it in the units of the loss, such as 0.001raw, or for "
+            "--loss l2 in percentage points, such as 1pts."
+        )
+    if limit.in_points:
+        return ask(tolerance=limit.added(ask().limit, n_classes))
+    return ask(tolerance=limit.value)
 
 
 def _check_reference(options: argparse.Namespace, n_windows: int) -> None:
@@ -268,19 +292,42 @@ def _store(found: CalibrationSketch, path: Path) -> int:
     return 0
 
 
+NAME = 28
+"""Letters of a period that are shown."""
+
+
 def _table(columns: dict[str, list[Any]], alarm: Alarm) -> Iterator[str]:
     """A row per period; the one of the alarm is marked."""
-    width = max(len("period"), *(len(str(name)) for name in columns["period"]))
-    width = min(width, 28)
+    names = [shortened(str(name), NAME) for name in columns["period"]]
+    width = max(len("period"), *map(len, names))
     yield f"{'period':<{width}}  {'rows':>13}  {'error':>9}  {'95% interval':^21}  {'f - y':>8}"
-    for name, n, value, low, high, gap in zip(
-        *(columns[key] for key in ("period", "n", "value", "low", "high", "overconfidence")),
-        strict=True,
-    ):
-        shown = str(name) if len(str(name)) <= width else str(name)[: width - 3] + "..."
-        mark = "  alarm" if name == alarm.at else ""
+    keys = ("n", "value", "low", "high", "overconfidence")
+    rows = zip(columns["period"], names, *(columns[key] for key in keys), strict=True)
+    for period, name, n, value, low, high, gap in rows:
+        mark = "  alarm" if period == alarm.at else ""
         ends = f"{low:>9.6f} to {high:<9.6f}"
-        yield f"{shown:<{width}}  {n:>13,}  {value:>9.6f}  {ends}  {gap:>+8.4f}{mark}"
+        yield f"{name:<{width}}  {n:>13,}  {value:>9.6f}  {ends}  {gap:>+8.4f}{mark}"
+
+
+def _table_in_points(columns: dict[str, list[Any]], alarm: Alarm, n_classes: int) -> Iterator[str]:
+    """A row per period, with typical gaps of squared errors; the one of the alarm is marked."""
+    names = [shortened(str(name), NAME) for name in columns["period"]]
+    width = max(len("period"), *map(len, names))
+    per = " per class" if n_classes > 1 else ""
+    yield f"In percentage points: typical gap{per}, and mean prediction less mean outcome."
+    yield ""
+    yield f"{'period':<{width}}  {'rows':>13}  {'gap':>6}  {'95% CI':^14}  {'mean':>6}"
+
+    def gap(error: float) -> float:
+        return (max(error, 0.0) / n_classes) ** 0.5
+
+    keys = ("n", "value", "low", "high", "overconfidence")
+    rows = zip(columns["period"], names, *(columns[key] for key in keys), strict=True)
+    for period, name, n, value, low, high, mean in rows:
+        mark = "  alarm" if period == alarm.at else ""
+        ends = points_between(gap(low), gap(high))
+        shown = f"{points(gap(value)):>6}  {ends:^14}  {points(mean, signed=True):>6}"
+        yield f"{name:<{width}}  {n:>13,}  {shown}{mark}"
 
 
 def _plain(columns: dict[str, list[Any]]) -> list[dict[str, Any]]:
