@@ -322,7 +322,7 @@ class TestHistory:
     def test_gate_and_windows(self, days):
         command = ["history", str(days / "days.parquet"), "--reference", "3"]
         assert main([*command, "--fail-on-alarm"]) == 1
-        assert main([*command, "--tolerance", "1", "--fail-on-alarm"]) == 0
+        assert main([*command, "--tolerance", "1raw", "--fail-on-alarm"]) == 0
         assert main(["history", str(days / "days"), "--window", "2"]) == 0
 
     @pytest.mark.parametrize(
