@@ -73,7 +73,7 @@ SHARED = 4
 DISCRETE = 2_400
 """Rows of discrete predictions up to which nodes would not tell them apart well enough."""
 
-LOOKED_AT, DISTINCT = 1_000, 0.9
+LOOKED_AT, DISTINCT = 1_000, 0.65
 """Rows that show whether predictions repeat, and the share of distinct ones from which they do
 not."""
 
