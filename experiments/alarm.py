@@ -38,6 +38,8 @@ SCENARIOS = {"calibrated": 1.0, "over-confident": 1.4, "larger": 1.58, "much lar
 """Factors of the logit: how far each scenario's predictions are too extreme. The last two have
 about 1.8 and 3.2 times the squared error of the second."""
 SIZES = (1_000,)
+NAMES = ("noise", "rate", "removed", "bias")
+"""What of `Chance` is stored, beside its doubts."""
 
 
 def rows(factor: float, n: int, generator: np.random.Generator) -> tuple[Any, Any]:
@@ -59,15 +61,22 @@ def estimates(cell: Row, pool: int) -> list[Row]:
     for kind, size in kinds:
         sketch = ra.CalibrationSketch().update(*rows(factor, size, generator))
         result, chance = estimate(sketch, None, "l2", 0.95)
-        found.append(cell | {"kind": kind, "value": result.value} | vars(chance))
+        below, above = chance.doubts
+        numbers = {name: getattr(chance, name) for name in NAMES} | {"below": below, "above": above}
+        found.append(cell | {"kind": kind, "value": result.value} | numbers)
     return found
 
 
 def chances(pool: Sequence[Row], kind: str) -> list[tuple[float, Chance]]:
     """The estimates of a pool."""
-    names = ("noise", "rate", "removed", "bias")
     return [
-        (float(row["value"]), Chance(*(float(row[name]) for name in names)))
+        (
+            float(row["value"]),
+            Chance(
+                *(float(row[name]) for name in NAMES),
+                doubts=(float(row["below"]), float(row["above"])),
+            ),
+        )
         for row in pool
         if row["kind"] == kind
     ]

@@ -87,3 +87,11 @@ def test_no_windows_yet():
     alarm = raise_alarm((0.01, Chance(0.0, 1e-5)), [], alpha=0.05)
     assert not alarm.raised
     assert "no window" in str(alarm)
+
+
+def test_what_may_be_chance_is_no_evidence():
+    plain, doubted = (
+        log_e_values(value, Chance(1e-6, 1e-4, doubts=doubts), 0.01)
+        for value, doubts in ((0.02, (0.0, 0.0)), (0.025, (0.005, 0.003)))
+    )
+    np.testing.assert_allclose(doubted, plain, rtol=1e-9)

@@ -21,7 +21,8 @@ is *ever* raised is at most alpha. Half of alpha is spent on the reference, half
    averaged over a few lambda, has a mean of at most 1, given the past at most M_(t - 1). By
    Ville's inequality it ever reaches 2 / alpha with probability at most alpha / 2.
 
-The noise of the smoother is that of a sum of squares, skewed to the right; psi is that of a gamma
+Of an estimate only what is beyond doubt counts, as for the lower end of an interval. The noise of
+the smoother is that of a sum of squares, skewed to the right; psi is that of a gamma
 distribution of the same variance and skewness, and of a normal one for the rest.
 
 References
@@ -168,7 +169,8 @@ def log_e_values(value: float, chance: Chance, limit: float) -> FloatArray:
     variance = noise + rest
     if variance <= 0:
         return np.zeros(len(BETS))
-    z = min((value - max(chance.bias, 0.0) - limit) / variance**0.5, LARGEST)
+    sure = value - max(chance.bias, 0.0) - chance.doubts[0]
+    z = min((sure - limit) / variance**0.5, LARGEST)
     share = noise / variance
     return np.array(
         [
