@@ -424,7 +424,54 @@ def test_predictions_that_get_worse_are_told(tmp_path, capsys):
     rows = zip(data.y_true, data.y_prob[:, 1], strict=True)
     path.write_text("y,p\n" + "".join(f"{y},{p:.6f}\n" for y, p in rows))
     assert main(["calibrate", str(path), "-o", str(tmp_path / "out.csv")]) == 0
-    assert "warning: recalibration made the log loss worse" in capsys.readouterr().out
+    assert "warning: recalibration did not lower the log loss" in capsys.readouterr().out
+
+
+def test_a_gain_on_the_rows_of_the_fit_is_not_taken_for_one(tmp_path, capsys):
+    data = ra.datasets.calibrated(40, 2, seed=0)
+    path = tmp_path / "some.csv"
+    rows = zip(data.y_true, data.y_prob[:, 1], strict=True)
+    path.write_text("y,p\n" + "".join(f"{y},{p:.6f}\n" for y, p in rows))
+    head, *lines = path.read_text().splitlines()
+    same, other = tmp_path / "same.csv", tmp_path / "other.csv"
+    same.write_text("\n".join([head, *reversed(lines)]))
+    other.write_text("\n".join([head, *lines[1:]]))
+    out = ["-o", str(tmp_path / "out.csv")]
+    for fit, warned in ((path, True), (same, True), (other, False)):
+        assert main(["calibrate", str(path), *out, "--fit", str(fit)]) == 0
+        assert ("fitted to these very rows" in capsys.readouterr().out) == warned
+    for kind in ("json", "npz"):
+        stored = str(tmp_path / f"calibrator.{kind}")
+        assert main(["calibrate", str(path), "--save", stored]) == 0
+        for file, warned in ((path, True), (same, True), (other, False)):
+            capsys.readouterr()
+            assert main(["calibrate", str(file), *out, "--load", stored]) == 0
+            said = capsys.readouterr().out
+            assert ("fitted to these very rows" in said) == warned
+            assert ("Without --load, each row is left out" in said) == warned
+
+
+def test_a_stored_calibrator_without_a_digest_is_read(tmp_path):
+    """Files of earlier versions have none."""
+    data = ra.datasets.temperature(200, 2, seed=0)
+    fitted = ra.fit_calibrator(data.y_true, data.y_prob, method="platt")
+    assert fitted.rows.startswith("200 rows, ")
+    state = json.loads(fitted.to_bytes())
+    path = tmp_path / "old.json"
+    for rows, known in ((None, True), (7, False)):
+        path.write_text(
+            json.dumps(
+                {k: v for k, v in state.items() if k != "rows"}
+                | ({} if rows is None else {"rows": rows})
+            )
+        )
+        if known:
+            found = ra.load_calibrator(path)
+            assert found.rows is None
+            assert (found(data.y_prob) == fitted(data.y_prob)).all()
+        else:
+            with pytest.raises(ValueError, match="digest of rows must be text"):
+                ra.load_calibrator(path)
 
 
 def test_a_bad_row_is_named(tmp_path, capsys):

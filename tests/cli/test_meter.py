@@ -63,3 +63,12 @@ def test_no_time_is_left_at_the_end():
     meter.stage("p-value", COSTS)
     assert meter.line(0.5, 10.0) == "p-value ... 85%, about 2 s left"
     assert meter.line(1.0, 12.0) == "p-value ... 100%"
+
+
+def test_a_stage_without_a_cost_is_not_the_end():
+    meter = Meter()
+    meter.stage("reading", COSTS)
+    meter.stage("something else", COSTS)
+    assert meter.line(0.5, 4.0) == "something else ... 0%"
+    meter.stage("p-value", COSTS)
+    assert meter.line(0.5, 10.0) == "p-value ... 85%, about 2 s left"

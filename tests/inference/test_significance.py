@@ -71,10 +71,10 @@ def test_rows_of_several_samples_become_samples():
     )
     each = one_per_sample(sample, seed=0)
     assert each.sample_weights is None
-    assert each.labels.tolist() == [1, 1, 1, 0, 0]
-    assert each.weights.tolist() == [2, 2, 2, 2, 5]
-    single = replace(sample, sample_weights=None)
-    assert one_per_sample(single, seed=0) is single
+    assert each.labels.tolist() == [0, 1, 1, 1, 0]  # the largest probability comes first
+    assert each.weights.tolist() == [5, 2, 2, 2, 2]
+    single = one_per_sample(replace(sample, sample_weights=None), seed=0)
+    assert single.weights.tolist() == [5, 6, 2]
 
 
 def test_equal_label_sets_are_ties():
