@@ -7,6 +7,7 @@ import pytest
 from cases import NOTIONS, ordinary
 
 import riskalign as ra
+from riskalign.data import settings
 
 CASES = {2: ordinary(150, 2, seed=7), 3: ordinary(150, 3, seed=8)}
 TIED = {
@@ -51,6 +52,20 @@ def test_the_order_of_rows(notion, loss, weighted, cases):
             assert found == pytest.approx(expected, rel=1e-9, abs=1e-12)
         else:
             assert found == expected
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("loss", ["l2", "kl"])
+@pytest.mark.parametrize("notion", ["top-label", "classwise", "canonical"])
+def test_the_order_of_classes(notion, loss, weighted):
+    """Labels are drawn by rank, so that intervals and tests do not see the order of columns."""
+    case = ordinary(150, 4, seed=9)
+    weights = np.random.default_rng(0).uniform(0.5, 2, len(case.y)) if weighted else None
+    expected = answers(case.y, case.f, notion, weights, loss=loss)
+    for order in ([3, 2, 1, 0], [1, 3, 0, 2]):
+        labels = np.argsort(order)[case.y]
+        found = answers(labels, case.f[:, order], notion, weights, loss=loss)
+        assert found == pytest.approx(expected, rel=1e-7, abs=1e-10)
 
 
 @pytest.mark.parametrize("notion", NOTIONS)
@@ -136,6 +151,52 @@ def test_the_scale_of_weights_of_other_methods(scale):
         assert two == pytest.approx(one, rel=1e-9)
 
 
+def beyond_the_limit():
+    """Rows of which a third are one-hot, with a few weights 0, and the limit they are beyond."""
+    data = ra.datasets.temperature(1500, 3, seed=0)
+    f = data.y_prob.copy()
+    f[::3] = np.eye(3)[data.y_true[::3]]
+    f[::21] = np.eye(3)[(data.y_true[::21] + 1) % 3]
+    weights = np.random.default_rng(0).uniform(0.2, 3, 1500)
+    weights[::50] = 0.0
+    return data.y_true, f, weights, 300
+
+
+def close_answers(found, expected):
+    assert found == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("notion", ["canonical", "classwise"])
+def test_the_scale_of_weights_beyond_the_limit(notion, monkeypatch):
+    y, f, weights, limit = beyond_the_limit()
+    monkeypatch.setattr(settings, "MOST_DISTINCT", limit)
+    expected = answers(y, f, notion, weights)
+    for scale in (3.0, 1e-3):
+        close_answers(answers(y, f, notion, scale * weights), expected)
+    close_answers(answers(y, f, notion, np.full(1500, 3.0)), answers(y, f, notion))
+
+
+@pytest.mark.parametrize("notion", ["canonical", "classwise", "binary"])
+def test_the_scale_of_weights_of_sketches_beyond_the_limit(notion):
+    y, f, weights, limit = beyond_the_limit()
+    if notion == "binary":
+        y, f = (y == 0).astype(int), f[:, 0]
+
+    def asked(own):
+        sketch = ra.CalibrationSketch(notion, 2 if notion == "binary" else 3, exact_limit=limit)
+        sketch.update(y[:700], f[:700], sample_weight=None if own is None else own[:700])
+        sketch.update(y[700:], f[700:], sample_weight=None if own is None else own[700:])
+        result = sketch.calibration_error(confidence=0.95)
+        test = sketch.calibration_test(n_draws=99)
+        return [result.value, *result.interval, test.p_value, result.n_samples]
+
+    expected = asked(weights)
+    for scale in (3.0, 1e-3):
+        close_answers(asked(scale * weights), expected)
+    assert asked(np.full(1500, 2.0)) == asked(None)
+    close_answers(asked(np.full(1500, 0.3)), asked(None))
+
+
 @pytest.mark.parametrize("notion", NOTIONS)
 def test_equal_weights_are_no_weights(notion):
     case = case_of(notion)
@@ -175,3 +236,38 @@ def test_containers(notion):
     if notion == "binary":
         for p in (case.f[:, 1].tolist(), pd.Series(case.f[:, 1]), pl.Series(case.f[:, 1])):
             assert answers(case.y, p, notion) == expected
+
+
+@pytest.mark.parametrize("total", [0.9995, float(np.float16(1 / 3)) * 3, 1.0, 1.0005])
+@pytest.mark.parametrize("kernel", ["rbf", "dirichlet"])
+def test_equal_rows_whose_sum_is_not_quite_one(kernel, total):
+    """By narrow kernels, products of rows are far from those of rows that sum to one."""
+    y, f = np.arange(43) % 2, np.full((43, 3), total / 3)
+    R = [[21 / 42, 21 / 42, 0.0], [22 / 42, 20 / 42, 0.0]]
+    for bandwidth in (3e-5, 3e-4, 0.01, 0.1):
+        options = {"kernel": kernel, "estimator": "plugin", "bandwidth": bandwidth}
+        result = ra.calibration_error(y, f, notion="canonical", **options)
+        np.testing.assert_allclose(result.conditional[:2], R, atol=1e-6)
+        moved = ra.calibration_error(y, f - [0, 0, 1e-9], notion="canonical", **options)
+        assert moved.value == pytest.approx(result.value, abs=1e-6)
+
+
+def test_thirds_in_half_precision():
+    y, f = np.arange(43) % 2, np.full((43, 3), 1 / 3, np.float16)
+    options = {"notion": "canonical", "kernel": "rbf", "estimator": "plugin", "bandwidth": 3e-4}
+    half = ra.calibration_error(y, f, **options).value
+    double = ra.calibration_error(y, np.full((43, 3), 1 / 3), **options).value
+    assert half == pytest.approx(double, rel=1e-3)
+
+
+@pytest.mark.parametrize("notion", NOTIONS)
+def test_rows_of_weight_0_are_not_there(notion):
+    case = case_of(notion)
+    used = np.random.default_rng(0).random(len(case.y)) < 0.4
+    expected = answers(case.y[used], case.f[used], notion)
+    assert answers(case.y, case.f, notion, 1.0 * used) == pytest.approx(expected, rel=1e-9)
+    result = ra.calibration_error(case.y, case.f, notion=notion, sample_weight=1.0 * used)
+    assert result.n_samples == used.sum()
+    sketch = ra.CalibrationSketch(notion, case.n_classes, exact_limit=20)
+    sketch.update(case.y[~used], case.f[~used], sample_weight=np.zeros(np.sum(~used)))
+    assert sketch.update(case.y, case.f, sample_weight=1.0 * used).n_samples == used.sum()

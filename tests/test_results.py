@@ -396,6 +396,20 @@ def test_notebooks_show_other_answers():
         assert max(map(len, str(found).splitlines())) <= 100
 
 
+def test_other_objects_are_told_in_a_line():
+    data = ra.datasets.temperature(300, 2, t2=0.5, seed=0)
+    display = ra.plots.ReliabilityDisplay.from_predictions(data.y_true, data.y_prob, bins=15)
+    assert repr(display) == (
+        "<ReliabilityDisplay: predicted probability of class 1, 95% band, pointwise, n=300>"
+    )
+    assert repr(display.bins).endswith("groups of rows, 15 bins of equal width>")
+    assert repr(data) == "<SyntheticData: n=300, 2 classes>"
+    (gain,) = ra.recalibration_gains(data.y_true, data.y_prob, methods=["temperature"])
+    assert "\n" not in repr(gain)
+    assert "temperature scaling" in gain._repr_html_()
+    assert "300 rows, cross-fitted" in gain._repr_html_()
+
+
 def test_a_negative_error_is_shown_as_0():
     found = result(confidence=0.95, estimator="debiased")
     found = dataclasses.replace(found, value=-0.02, per_class=-np.ones(3), interval=(0.0, 0.03))
@@ -434,3 +448,26 @@ def test_a_direction_is_not_contradicted_by_the_sentence_about_the_error():
     assert result.direction == "over-confident"
     assert not result.verdict().significant
     assert result.sentence().startswith("Beyond the averages, we found no evidence")
+
+
+def test_one_line_names_the_norm_and_one_bandwidth():
+    data = ra.datasets.temperature(200, 2, seed=0)
+    bins = ra.EqualWidthBins(15, norm="l1")
+    assert "binary, l1 norm, " in repr(ra.calibration_error(data.y_true, data.y_prob, method=bins))
+    curve = ra.reliability_curve(data.y_true, data.y_prob, bandwidth=0.1)
+    assert repr(curve).endswith("1 curve, bandwidth 0.1>")
+
+
+@pytest.mark.parametrize(
+    ("mean", "ends", "expected"),
+    [
+        (1.74, (1.5, 2.1), ("1.7", "1.5", "2.1")),
+        (0.4976, (0.4925, 0.5025), ("2.01", "1.99", "2.03")),  # the ends differ
+        (np.inf, (2122.1, np.inf), ("inf", "2,122", "inf")),
+        (1.01, (0.99, 1.03), ("1.01", "0.99", "1.03")),
+    ],
+)
+def test_digits_of_a_factor(mean, ends, expected):
+    data = ra.datasets.calibrated(50, 2, seed=0)
+    found = ra.calibration_error(data.y_true, data.y_prob, confidence=0.95).binary
+    assert dataclasses.replace(found, ratio=mean, ratio_interval=ends).factor() == expected

@@ -33,12 +33,17 @@ def compose(
     outcome: Outcome,
     interval: Interval | None = None,
     rows: Sample | None = None,
+    *,
+    confidence: float = CONFIDENCE,
 ) -> CalibrationResult:
-    """The result of a method; R at the user's `rows` is computed when it is asked for."""
+    """The result of a method; R at the user's `rows` is computed when it is asked for.
+
+    `confidence` is that of the intervals of averages where there is no `interval` of the error.
+    """
     kernel = method if isinstance(method, KernelSmoother) else None
     bandwidths = None if outcome.tunings is None else [each.bandwidth for each in outcome.tunings]
     first = outcome.estimates[0]
-    confidence = CONFIDENCE if interval is None else interval.confidence
+    confidence = confidence if interval is None else interval.confidence
     total, each = _errors(outcome, method.norm)
     chance = sides_of(case, method, outcome) if interval is None else vars(interval)
     return CalibrationResult(
@@ -61,7 +66,7 @@ def compose(
         n_samples=case.n_samples,
         method="KernelSmoother" if kernel is not None else repr(method),
         norm=method.norm,
-        note=first.note or _one_class_note(case),
+        note=first.note or " ".join(filter(None, [_one_class_note(case), _sample_note(case)])),
         binary=binary_summary(case, confidence) if _is_binary(case, outcome) else None,
         evidence=ClassEvidence.of(case.problems, case.n_samples, confidence)
         if case.notion.per_class
@@ -232,6 +237,16 @@ def _one_class_note(case: Case) -> str:
         return ""
     name = case.sample.classes[int(labels[0])]
     return f"All labels are of class {name}, so nothing is known about rows of the other classes."
+
+
+def _sample_note(case: Case) -> str:
+    """A word on an error that comes from a part of the rows, with the size of that part."""
+    if case.complete or not case.notion.joint or case.state is None:
+        return ""
+    return (
+        f"The error comes from a random sample of {case.n_samples:,} of the "
+        f"{case.state.n_rows:,} rows; the confidence is compared with the accuracy on all of them."
+    )
 
 
 def _is_binary(case: Case, outcome: Outcome) -> bool:

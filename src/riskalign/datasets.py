@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -29,7 +29,7 @@ Draw = Callable[[int, np.random.Generator], tuple[FloatArray, FloatArray]]
 """From a size and a generator to (true R, predictions f), each ``(n, K)``."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SyntheticData:
     """Labels, predictions, and the true R = E[y | f] behind them.
 
@@ -50,7 +50,12 @@ class SyntheticData:
     y_true: IntArray
     y_prob: FloatArray
     conditional: FloatArray
-    draw: Draw = field(repr=False)
+    draw: Draw
+
+    def __repr__(self) -> str:
+        """One line."""
+        n, n_classes = self.y_prob.shape
+        return f"<SyntheticData: n={n:,}, {n_classes:,} classes>"
 
     def truth(
         self,
@@ -128,7 +133,7 @@ def _given_own(
 
 
 def _categorical(R: FloatArray, generator: np.random.Generator) -> IntArray:
-    """One label a row, drawn from R."""
+    """One label per row, drawn from R."""
     below = np.cumsum(R, axis=1)[:, :-1] < generator.random((len(R), 1))
     return below.sum(axis=1).astype(np.intp)
 

@@ -11,7 +11,7 @@ from riskalign.data.notions import NOTIONS, Notion, default_notion
 from riskalign.data.sample import Sample
 from riskalign.data.validation import one_of
 from riskalign.equations.losses import LOSSES, ProperLoss, loss_name
-from riskalign.methods import KernelSmoother
+from riskalign.methods import KernelSmoother, check_scope
 from riskalign.methods.method import Method
 from riskalign.smoothing import ENGINES
 
@@ -19,11 +19,14 @@ MOST_DRAWS = 1_000_000
 """Label sets that a test draws at most."""
 
 
+def named_notion(notion: str | None) -> Notion | None:
+    """The notion of a name, None where none is named."""
+    return None if notion is None else NOTIONS[one_of("notion", notion, NOTIONS)]
+
+
 def notion_of(notion: str | None, n_classes: int) -> Notion:
     """The notion asked for, or the default for a number of classes."""
-    if notion is None:
-        return default_notion(n_classes)
-    found = NOTIONS[one_of("notion", notion, NOTIONS)]
+    found = named_notion(notion) or default_notion(n_classes)
     found.check(n_classes)
     return found
 
@@ -87,6 +90,18 @@ def choose_method(method: Method | None, options: KernelSmoother, engine: str) -
             f"`engine={engine!r}` is for the kernel smoother; {method!r} has none. Leave it out."
         )
     return method
+
+
+def check_question(
+    case: Case, method: Method, confidence: float | None, engine: str, seed: object
+) -> None:
+    """Refuse what has no meaning for a case, before anything is computed."""
+    check_scope(method, case.notion.name, case.loss)
+    check_confidence(confidence, method)
+    check_seed(seed)
+    if isinstance(method, KernelSmoother):
+        method.check(len(case.problems), case.notion.name)
+    engine_of(engine)
 
 
 def check_confidence(confidence: float | None, method: Method) -> None:

@@ -12,6 +12,7 @@ from riskalign.data.case import Case
 from riskalign.data.sample import Sample
 from riskalign.data.settings import Settings
 from riskalign.data.state import SketchState
+from riskalign.data.validation import check_shares
 from riskalign.equations.arrays import FloatArray
 from riskalign.equations.kernels import KERNELS
 from riskalign.equations.losses import ProperLoss
@@ -21,15 +22,9 @@ from riskalign.inference.bound import upper_bound
 from riskalign.inference.interval import Chance, within_range
 from riskalign.inference.norms import bound_of_norm, norm_interval, of_root
 from riskalign.inference.null import Model
-from riskalign.methods import KernelSmoother, check_scope
+from riskalign.methods import KernelSmoother
 from riskalign.methods.method import Method, Outcome
-from riskalign.options import (
-    check_confidence,
-    check_seed,
-    engine_of,
-    loss_of,
-    notion_of,
-)
+from riskalign.options import check_question, loss_of, notion_of
 from riskalign.results import CalibrationResult, Interval
 from riskalign.smoothing import read_at
 from riskalign.smoothing.threads import one_blas_thread
@@ -49,12 +44,7 @@ def error_of(
 
     `rows` are the user's rows, at which R is wanted, where they are not those of the case.
     """
-    check_scope(method, case.notion.name, case.loss)
-    check_confidence(confidence, method)
-    check_seed(seed)
-    if isinstance(method, KernelSmoother):
-        method.check(len(case.problems), case.notion.name)
-    engine_of(engine)
+    check_question(case, method, confidence, engine, seed)
     with one_blas_thread:
         outcome = method.outcome(case, engine, progress)
         if confidence is None or not isinstance(method, KernelSmoother):
@@ -97,11 +87,7 @@ def interval_of(
 ) -> Interval:
     """The interval of a debiased error."""
     assert outcome.residuals is not None
-    if not len(case.sample.labels):
-        raise ValueError(
-            "`confidence` needs some rows of a class-wise or canonical sketch, to see how classes "
-            "vary together; this one was made with exact_limit=0. Make it with a larger one."
-        )
+    check_rows(case)
     model = model_of(case, method, outcome, engine)
     if method.norm in MEANS:
         return norm_interval(case, model, method.norm, outcome, confidence, seed)
@@ -110,6 +96,28 @@ def interval_of(
         return found
     values = squares_of(outcome)
     return of_root(found, float(values.sum()), values)
+
+
+def check_rows(case: Case) -> None:
+    """Refuse intervals, canonical errors and tests where a sketch keeps too few rows for them.
+
+    They need rows, to see how classes vary together. That all rows allow an answer is checked
+    elsewhere.
+    """
+    if case.complete:
+        return
+    sample = case.sample
+    n = int(np.ceil(sample.multiplicities).sum())
+    if n < 2:
+        limit = None if case.state is None else case.state.settings.limit
+        made = "" if limit is None else f", as it was made with exact_limit={limit}"
+        raise ValueError(
+            "Canonical errors, the test, and intervals (`confidence`) of class-wise errors need at "
+            f"least two rows, and this sketch holds {n or 'none'}{made}. Make it with a larger "
+            "`exact_limit`."
+        )
+    units = sample.weights if sample.sample_weights is None else sample.sample_weights
+    check_shares(n, sample.weights.sum(), units.max(), "; of the rows that are kept one outweighs")
 
 
 def squares_of(outcome: Outcome) -> FloatArray:
@@ -126,9 +134,9 @@ def interval_of_square(
     values = squares_of(outcome)
     value = float(values.sum())
     if case.notion.per_class:
-        chance, own = Chance.of_all(model, outcome.residuals, case.n_samples, seed)
+        chance, own = Chance.of_all(model, outcome.residuals, case.n_drawn, seed)
     else:
-        chance, own = Chance.of(model, outcome.residuals, case.n_samples, seed), []
+        chance, own = Chance.of(model, outcome.residuals, case.n_drawn, seed), []
     problems, weights = model.problems, model.sample.weights
     ends = within_range(chance.interval(value, confidence), problems, weights)
     found = Interval(chance.standard_error(value), ends, confidence)

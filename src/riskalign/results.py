@@ -94,7 +94,8 @@ class CalibrationResult(Described):
         probabilities above and below the truth. Of the top label they are the over-confident and
         the under-confident part.
     note : str
-        What else the method has to say.
+        What else there is to say: by the method, of labels that are all of one class, and of a
+        canonical error that comes from a sample of the rows, with its size.
     standard_error, interval, confidence : float, (low, high), float, or None
         How far chance moves `value`, and the interval of that confidence, cut at 0; for
         debiased errors, where `confidence` was asked for.

@@ -16,7 +16,7 @@ from riskalign.inference.comparison import Comparison, compared
 from riskalign.inference.interval import doubts_of
 from riskalign.methods import KernelSmoother
 from riskalign.methods.kernel import DEBIASED
-from riskalign.options import check_confidence, check_draws, check_seed, engine_of, make_case
+from riskalign.options import check_draws, check_question, check_seed, make_case
 from riskalign.pipeline import model_of, row_terms, sketched_case
 from riskalign.sketches.sketch import CalibrationSketch
 
@@ -128,8 +128,6 @@ def compare(
             "sketch_a.compare(sketch_b), which is unpaired."
         )
     method = KernelSmoother(kernel=kernel, estimator=DEBIASED, start=start)
-    check_confidence(confidence, method)
-    check_seed(seed)
     samples = [
         as_sample(y_true, each, sample_weight, from_logits, normalize, ignore_index, classes)
         for each in (prob_a, prob_b)
@@ -141,8 +139,8 @@ def compare(
     models, terms, doubts = [], [], []
     for sample in samples:
         case = make_case(sample.take(order), notion, loss)
-        method.check(len(case.problems), case.notion.name)
-        outcome = method.outcome(case, engine_of(engine), progress)
+        check_question(case, method, confidence, engine, seed)
+        outcome = method.outcome(case, engine, progress)
         models.append(model_of(case, method, outcome, engine))
         terms.append(row_terms(case, method, outcome))
         doubts.append(doubts_of(outcome.residuals or []))

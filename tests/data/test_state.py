@@ -87,7 +87,7 @@ def close(a, b):
     assert settings == others
     assert arrays.keys() == other_arrays.keys()
     for name, array in arrays.items():
-        if array.dtype.kind == "u" or name.startswith("rows"):
+        if array.dtype.kind == "u" or name in ("rows.predictions", "rows.labels", "rows.counts"):
             assert array.tolist() == other_arrays[name].tolist()
         else:
             np.testing.assert_allclose(array, other_arrays[name], rtol=1e-12)
@@ -338,7 +338,15 @@ FORGED = {
 }
 
 FORGED_WEIGHTS = {
-    "rows' weights": one_off("rows.weights", lambda a: 2 * a),
+    "rows' weights": lambda settings, arrays: arrays.update(
+        {name: 2 * arrays[name] for name in ("rows.weights", "rows.units")}
+    ),
+    "no weight": one_off("rows.weights", first(0.0)),
+    "units below the mean": one_off("rows.units", lambda a: 0.4 * a),
+    "units above the sum": one_off("rows.units", first(2.0**9)),
+    "no units": lambda settings, arrays: arrays.pop("rows.units"),
+    "one kind": setting("merged", [True]),
+    "kind type": setting("merged", [1, 0]),
     "a weight above the unit": setting("exponent", -40),
     "a smaller unit": setting("exponent", 40),
     "huge total": one_off("counts.totals", first(1e300)),
@@ -412,6 +420,40 @@ def test_true_sums_of_any_weights_are_read(notion, limit, weights):
         blob = parts[0].to_bytes()
         assert SketchState.from_bytes(blob).to_bytes() == blob
         parts = [parts[0].merge(parts[1]), *parts[2:]] if len(parts) > 1 else []
+
+
+@pytest.mark.parametrize("notion", sorted(NOTIONS))
+@pytest.mark.parametrize("limit", [5, 30])
+def test_merged_rows_are_stored(notion, limit):
+    """Weights of their own beyond the limit: at 30 no row is dropped, at 5 some are."""
+    n_classes = 2 if notion == "binary" else 4
+    p, y, _ = sample(8, 200, n_classes)
+    p = p[:6][np.arange(200) % 6]
+    w = np.random.default_rng(8).exponential(size=200)
+    w[::10] = 0.0
+    state = made(notion, p, y, w, limit)
+    assert any(state.rows.merged)
+    blob = state.to_bytes()
+    back = SketchState.from_bytes(blob)
+    assert back.to_bytes() == blob
+    assert back.rows.merged == state.rows.merged
+    close(
+        back.merge(made(notion, p, y, 3 * w, limit)), state.merge(made(notion, p, y, 3 * w, limit))
+    )
+    if limit == 30:
+        rows = state.rows.rows
+        assert state.rows.complete
+        total = rows.counts * rows.weights
+        assert total.sum() == pytest.approx(4 * w.sum())
+        assert (total * rows.units).sum() == pytest.approx(10 * (w**2).sum())
+
+
+def test_dropped_rows_of_a_kind_are_merged():
+    p, y, w = sample(7, 60, 3)
+    settings, arrays = unpack(made("classwise", p, y, w, limit=5).to_bytes())
+    assert settings["merged"][1]
+    with pytest.raises(SketchFormatError, match="`merged` cannot be right"):
+        SketchState.from_bytes(pack(settings | {"merged": [True, False]}, arrays))
 
 
 def test_known_bytes():

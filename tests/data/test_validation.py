@@ -198,14 +198,18 @@ BAD_PREDICTIONS = {
     "logits": (
         np.log(F + 0.01),
         {},
-        words("`y_prob`", "[0, 1]", "`from_logits=True`", "`normalize=True`"),
+        words("`y_prob`", "[0, 1]", "`from_logits=True` for logits; map other"),
     ),
-    "positive logits": (F * 9, {}, words("`y_prob`", "9", "`from_logits=True`")),
+    "positive logits": (
+        F * 9,
+        {},
+        words("`y_prob`", "9", "`from_logits=True`", "`normalize=True` to rescale counts"),
+    ),
     "percentages": (100 * F, {}, words("`y_prob`", "percentages", "divide them by 100")),
     "row sums": (
         F * np.array([1, 1, 0.9, 1, 1, 1])[:, None],
         {},
-        words("`y_prob` rows must sum to 1", "0.001", "row 2 sums to 0.9", "`from_logits=True`"),
+        words("`y_prob` rows must sum to 1", "0.001", "row 2 sums to 0.9. Pass `normalize=True`"),
     ),
     "row sums off by 2e-3": (F * 0.998, {}, words("rows must sum to 1", "row 0", "0.998")),
     "an empty row to normalise": (
@@ -268,7 +272,7 @@ BAD_LABELS = {
     "names": (list("abcabc"), TypeError, words("`y_true`", "names", "`classes=`", "order")),
     "names among numbers": ([0, 1, "a", 0, 1, 2], TypeError, words("`y_true`", "`classes=`")),
     "wrong length": (Y[:4], ValueError, words("`y_true` and `y_prob`", "length", "4 and 6")),
-    "two ones a row": (np.ones((6, 3)), ValueError, words("`y_true`", "one-hot", "row 0")),
+    "two ones per row": (np.ones((6, 3)), ValueError, words("`y_true`", "several", "row 0")),
     "none in a row": (
         np.eye(3)[Y] * np.array([1, 1, 1, 0, 1, 1])[:, None],
         ValueError,
@@ -316,7 +320,7 @@ def test_bad_single_probabilities(name):
 
 
 def test_labels_of_one_probability():
-    with pytest.raises(ValueError, match=words("`y_true`", "0 to 1", "row 2 has 2")):
+    with pytest.raises(ValueError, match=words("`y_true`", "3 different labels")):
         ra.calibration_error(Y, P)
     with pytest.raises(ValueError, match=words("`y_true`", "row 0 has -1", "`classes=`")):
         ra.calibration_error(np.where(B, 1, -1), P)
@@ -529,3 +533,31 @@ def test_errors_of_rows_travel_between_processes():
     same = pickle.loads(pickle.dumps(error.after(50)))
     assert str(same) == "In the rows from 50 on: row 3 is wrong"
     assert (same.row, same.column, same.found) == (53, 1, "found 1.7 there")
+
+
+def test_labels_of_several_classes_per_row():
+    """Multi-label data, whose rows of probabilities need not sum to one."""
+    rng = np.random.default_rng(0)
+    truth, p = rng.integers(0, 2, (40, 4)), rng.random((40, 4))
+    first = int(np.argmax(truth.sum(axis=1) > 1))
+    several = re.escape(f"`y_true` has several classes per row (first in row {first}): use one")
+    for options in ({}, {"normalize": True}):
+        with pytest.raises(ValueError, match=f"^{several}"):
+            as_sample(truth, p, **options)
+    with pytest.raises(ValueError, match=r"sums to [0-9.]+\. Pass `normalize=True`.*one call per"):
+        as_sample(truth[:, 0], p)
+
+
+def test_one_probability_beside_many_classes():
+    labels = np.arange(40) % 10
+    with pytest.raises(ValueError, match="probability of one class, but `y_true` has 10 different"):
+        as_sample(labels, np.full(40, 0.5))
+    with pytest.raises(ValueError, match="must hold labels 0 to 1"):
+        as_sample(np.arange(40) % 2 + 1, np.full(40, 0.5))
+
+
+def test_a_single_score_is_not_to_be_normalised():
+    for scores in (np.linspace(-1, 1, 6), np.linspace(0, 3, 6)):
+        with pytest.raises(ValueError, match="for logits; map other scores") as caught:
+            as_sample([0, 1] * 3, scores)
+        assert "normalize" not in str(caught.value)

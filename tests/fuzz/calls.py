@@ -14,19 +14,29 @@ import warnings
 from functools import cache
 
 import numpy as np
+import pyarrow as pa
 from samples import draw_sample
 from threadpoolctl import ThreadpoolController
 
 import riskalign as ra
+from riskalign.sklearn import KernelCalibrator  # its library sets filters when it is imported
 
 NOTIONS = ("binary", "top-label", "classwise", "canonical")
+BINS = (ra.EqualWidthBins, ra.EqualMassBins, ra.SimplexBins)
 METHODS = (
     ra.EqualWidthBins(5),
     ra.EqualMassBins(4),
+    ra.EqualWidthBins(5, norm="l1"),
     ra.SimplexBins(4),
     ra.KernelRidge(),
     ra.SmoothECE(),
+    ra.Isotonic(),
+    ra.Kuiper(),
+    ra.Spiegelhalter(),
+    ra.AlwaysZero(),
+    ra.KernelSmoother(0.05, estimator="plugin"),
 )
+CALIBRATORS = ("temperature", "platt", "vector", "matrix", "kernel")
 CLOSE = {"rtol": 1e-6, "atol": 1e-8}
 """Sums in another order: in float64, of sums of up to 40 rows, divided by what is left of them."""
 
@@ -126,12 +136,108 @@ def comparison(sample, **options):
 
 def curve(sample, **options):
     found = ra.reliability_curve(sample.y, sample.p, sample_weight=sample.weights, **options)
-    return {"conditional": found.conditional}
+    return {"conditional": np.where(found.local_samples == 0, 0.0, found.conditional)}
+
+
+def band(sample, **options):
+    found = ra.isotonic_band(sample.y, sample.p, **options)
+    assert (found.lower <= found.conditional).all()
+    assert (found.conditional <= found.upper).all()
+    return {"conditional": found.conditional, "ends": [found.lower, found.upper]}
+
+
+def selection(sample, **options):
+    found = ra.select_bandwidth(sample.y, sample.p, sample_weight=sample.weights, **options)
+    # Its unit is that of the weights; bandwidths of equal objectives may change places.
+    objective = np.asarray(found.objective)
+    return {"objective": objective / max(np.abs(objective).max(), 1e-6)}
+
+
+def calibrator(sample, **options):
+    fitted = ra.fit_calibrator(sample.y, sample.p, sample_weight=sample.weights, **options)
+    assert repr(fitted)
+    return {"recalibrated": fitted(some_points(sample.n_classes))}
+
+
+def learner(sample, **options):
+    fitted = KernelCalibrator(**options).fit(sample.matrix, sample.y, sample.weights)
+    return {"recalibrated": fitted.predict_proba(some_points(sample.n_classes))}
+
+
+def gains(sample, **options):
+    found = ra.recalibration_gains(sample.y, sample.p, sample_weight=sample.weights, **options)
+    assert all(map(str, found))
+    before = [[gain.error_before, gain.log_loss_before] for gain in found]
+    after = [[gain.error_after, gain.log_loss_after, gain.log_loss_doubt] for gain in found]
+    return {"before": before, "after": after}
+
+
+def some_points(n_classes):
+    """Predictions at which calibrators are read: corners, the middle, and others."""
+    others = np.random.default_rng(0).dirichlet(np.ones(n_classes), 3)
+    return np.concatenate([np.eye(n_classes), np.full((1, n_classes), 1 / n_classes), others])
+
+
+def batches(sample, **options):
+    cut = len(sample.y) // 3
+    parts = [(sample.y[rows], sample.p[rows]) for rows in (slice(cut), slice(cut, None))]
+    if sample.weights is not None:
+        parts[0] += (sample.weights[:cut],)
+        parts[1] += (sample.weights[cut:],)
+    result = ra.calibration_error_of_batches(parts[not cut :], **options)
+    return {"value": result.value, "risk": result.risk}
+
+
+def table(sample, **options):
+    columns = {f"p_{k}": column for k, column in enumerate(sample.matrix.T)}
+    weights = {} if sample.weights is None else {"w": sample.weights}
+    found = ra.sketch_batches(
+        pa.table({"y": sample.y} | columns | weights),
+        probs=list(columns),
+        weight="w" if weights else None,
+        classes=list(range(sample.n_classes)),
+        **options,
+    )
+    result = found.calibration_error()
+    return {"value": result.value, "risk": result.risk}
+
+
+def sketched(sample, notion):
+    return ra.CalibrationSketch(notion, sample.n_classes).update(
+        sample.y, sample.p, sample_weight=sample.weights
+    )
+
+
+def sketch_test(sample, *, notion, **options):
+    result = sketched(sample, notion).calibration_test(**options)
+    return {"p_value": result.p_value, "parts": list(result.parts.values())}
+
+
+def sketch_comparison(sample, *, notion, **options):
+    softer = type(sample)(sample.y, 0.7 * sample.p + 0.3 / sample.n_classes, sample.weights)
+    result = sketched(sample, notion).compare(sketched(softer, notion), **options)
+    return {"value": result.difference, "interval": result.interval, "p_value": result.p_value}
+
+
+def history(sample, *, notion, size, **options):
+    periods = ra.CalibrationHistory()
+    for first in range(0, len(sample.y), size):
+        part = sample.take(slice(first, first + size))
+        periods.append(f"day {first}", sketched(part, notion))
+    alarm = periods.alarm(**options)
+    assert str(alarm)
+    assert alarm.to_dict()
+    columns = periods.to_columns(loss=options["loss"])
+    assert all(
+        n < 2 for n, value in zip(columns["n"], columns["value"], strict=True) if value != value
+    )
+    known = [value for value in columns["value"] if value == value]
+    return {"evidence": list(alarm.evidence), "limit": alarm.limit, "known": known}
 
 
 def sketch(sample, **options):
-    notion = options.pop("notion")
-    made = ra.CalibrationSketch(notion, sample.n_classes)
+    notion, limit = options.pop("notion"), options.pop("exact_limit")
+    made = ra.CalibrationSketch(notion, sample.n_classes, exact_limit=limit)
     result = made.update(sample.y, sample.p, sample_weight=sample.weights).calibration_error(
         **options
     )
@@ -175,7 +281,65 @@ def draw_search(rng, sample):
 
 
 def draw_method(rng, sample):
-    return error, {"notion": _notion(rng, sample), "method": METHODS[rng.integers(len(METHODS))]}
+    method = METHODS[rng.integers(len(METHODS))]
+    known = method.scope.notions if rng.random() < 0.9 else NOTIONS
+    possible = [n for n in known if n != "binary" or sample.n_classes == 2]
+    return error, {"notion": str(rng.choice(possible)), "method": method}
+
+
+def draw_norm(rng, sample):
+    notion = _notion(rng, sample)
+    norms = ["l1", "l2"] + ["euclidean"] * (notion == "canonical")
+    return error, {"notion": notion, "norm": str(rng.choice(norms)), "confidence": 0.95}
+
+
+def draw_largest_gap(rng, sample):
+    notion = "binary" if sample.n_classes == 2 and rng.random() < 0.5 else "top-label"
+    return error, {"notion": notion, "norm": "max"}
+
+
+def draw_band(rng, sample):
+    return band, {"notion": "binary" if sample.n_classes == 2 else "top-label", "confidence": 0.9}
+
+
+def draw_selection(rng, sample):
+    criterion = str(rng.choice(["risk-alignment", "likelihood", "cross-validation"]))
+    options = {"notion": _notion(rng, sample), "loss": _loss(rng), "criterion": criterion}
+    return selection, options | {"candidates": [0.003, 0.04, 0.3]}
+
+
+def draw_calibrator(rng, sample):
+    return calibrator, {"method": str(rng.choice(CALIBRATORS))}
+
+
+def draw_learner(rng, sample):
+    options = {
+        "notion": str(rng.choice(["classwise", "canonical"])),
+        "start": str(rng.choice(["matrix", "vector", "temperature", "identity"])),
+    }
+    return learner, options | {"bandwidth": [None, 1e-4, 0.05][rng.integers(3)]}
+
+
+def draw_gains(rng, sample):
+    methods = [str(rng.choice(CALIBRATORS))]
+    return gains, {"methods": methods, "notion": _notion(rng, sample), "loss": _loss(rng)}
+
+
+def draw_batches(rng, sample):
+    if rng.random() < 0.5:
+        return table, {"notion": _notion(rng, sample)}
+    return batches, {"notion": _notion(rng, sample), "loss": _loss(rng)}
+
+
+def draw_stored(rng, sample):
+    if rng.random() < 0.5:
+        return sketch_test, {"notion": _notion(rng, sample), "n_draws": 19}
+    return sketch_comparison, {"notion": _notion(rng, sample), "loss": _loss(rng)}
+
+
+def draw_history(rng, sample):
+    size = max(1, len(sample.y) // int(rng.integers(2, 4)))
+    return history, {"notion": _notion(rng, sample), "loss": _loss(rng), "size": size}
 
 
 def draw_test(rng, sample):
@@ -193,7 +357,8 @@ def draw_curve(rng, sample):
 
 
 def draw_sketch(rng, sample):
-    return sketch, {"notion": _notion(rng, sample), "loss": _loss(rng), "confidence": 0.9}
+    options = {"notion": _notion(rng, sample), "loss": _loss(rng), "confidence": 0.9}
+    return sketch, options | {"exact_limit": None if rng.random() < 0.5 else 5}
 
 
 QUESTIONS = (
@@ -207,6 +372,17 @@ QUESTIONS = (
     draw_comparison,
     draw_curve,
     draw_sketch,
+    draw_method,
+    draw_norm,
+    draw_largest_gap,
+    draw_band,
+    draw_selection,
+    draw_calibrator,
+    draw_learner,
+    draw_gains,
+    draw_batches,
+    draw_stored,
+    draw_history,
 )
 
 
@@ -217,13 +393,22 @@ def assert_possible(answer, sample, options, context):
     """Finite, and within the range of the loss."""
     for name, numbers in answer.items():
         values = np.asarray(numbers, dtype=float)
-        if name == "conditional":  # NaN where a row has no neighbour in its bin
+        if name == "conditional":
+            if isinstance(options.get("method"), BINS):
+                values = values[~np.isnan(values)]  # a row has no neighbour in its bin
+            assert not np.isnan(values).any(), f"{name} is not known; {context}"
             assert not (values < -1e-9).any(), f"{name} below 0; {context}"
             assert not (values > 1 + 2e-3).any(), f"{name} above 1; {context}"
+            continue
+        if isinstance(options.get("method"), ra.Spiegelhalter) and name == "value":
+            assert not np.isnan(values), context  # infinite if a label was impossible
             continue
         assert np.isfinite(values).all(), f"{name} = {numbers}; {context}"
         if name == "p_value":
             assert 0 < values <= 1, f"{name} = {numbers}; {context}"
+        if name == "recalibrated":
+            assert (values >= 0).all(), f"{name} below 0; {context}"
+            np.testing.assert_allclose(values.sum(axis=1), 1, rtol=0, atol=2e-3, err_msg=context)
         if name == "interval":
             assert values[0] <= values[1], f"{name} = {numbers}; {context}"
             limit = largest(sample.n_classes, options)
@@ -235,6 +420,8 @@ def assert_possible(answer, sample, options, context):
 
 def largest(n_classes, options):
     """The largest loss there is, summed over classes where errors are."""
+    if "norm" in options:
+        return 1.01 * max(n_classes, 2)
     notion, loss = options["notion"], options.get("loss", "l2")
     n_problems = n_classes if notion == "classwise" else 1
     joint = notion == "canonical"
@@ -269,6 +456,8 @@ def asking_again(rng, question, sample, options):
 
 
 def permuting_rows(rng, question, sample, options):
+    if question is history:
+        return None  # rows make periods by their place
     order = rng.permutation(len(sample.y))
     found = asked(question, sample.take(order), options)
     if isinstance(found, dict) and question is error and "conditional" in found:
@@ -310,8 +499,11 @@ def scaling_weights(rng, question, sample, options):
 
 
 def changing_types(rng, question, sample, options):
-    if question is comparison or (sample.p != sample.p.astype(np.float32)).any():
-        return None  # the second model is computed from the first, in its type
+    if (
+        question in (comparison, sketch_comparison, learner)
+        or (sample.p != sample.p.astype(np.float32)).any()
+    ):
+        return None  # a second model is computed in the type of the first; learners take numbers
     labels = sample.y.astype(rng.choice(["int8", "float32", "object", "uint64"]))
     return asked(question, type(sample)(labels, sample.p.astype("f4"), sample.weights), options)
 
@@ -323,15 +515,18 @@ def dividing_into_batches(rng, question, sample, options):
     parts = [sample.take(slice(None, cut)), sample.take(slice(cut, None))]
     if rng.random() < 0.5:
         parts = parts[::-1]
-    asked_of_sketch = {name: options[name] for name in options if name != "notion"}
+    limit = options.get("exact_limit")
+    asked_of_sketch = {
+        name: options[name] for name in options if name not in ("notion", "exact_limit")
+    }
     try:
         sketches = [
-            ra.CalibrationSketch(options["notion"], sample.n_classes).update(
+            ra.CalibrationSketch(options["notion"], sample.n_classes, exact_limit=limit).update(
                 part.y, part.p, sample_weight=part.weights
             )
             for part in parts
         ]
-        whole = ra.CalibrationSketch(options["notion"], sample.n_classes).update(
+        whole = ra.CalibrationSketch(options["notion"], sample.n_classes, exact_limit=limit).update(
             sample.y, sample.p, sample_weight=sample.weights
         )
         merged = sketches[0] + sketches[1]

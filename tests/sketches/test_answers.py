@@ -164,9 +164,16 @@ def test_no_exact_sums_of_rows_that_it_does_not_hold():
 
 
 def test_canonical_errors_and_tests_report_the_rows_that_they_saw():
-    held = LARGE["canonical"].calibration_error().n_samples
+    of_some, of_all = (each["canonical"].calibration_error() for each in (LARGE, EXACT))
+    held = of_some.n_samples
     assert 0 < held <= LIMIT
-    assert EXACT["canonical"].calibration_error().n_samples == N
+    assert of_some.note.startswith(
+        f"The error comes from a random sample of {held} of the {N:,} rows;"
+    )
+    assert of_some.note in " ".join(str(of_some).split())
+    assert of_some.note in of_some._repr_html_()
+    assert of_all.n_samples == N
+    assert of_all.note == LARGE["classwise"].calibration_error().note == ""
     assert 0 < LARGE["classwise"].calibration_test(n_draws=9).n_samples <= LIMIT
 
 
@@ -223,3 +230,25 @@ def test_batches_may_have_weights():
     expected = whole("classwise", sample_weight=weights, confidence=0.95)
     assert got.value == pytest.approx(expected.value, rel=1e-9)
     assert got.interval == pytest.approx(expected.interval, rel=1e-6)
+
+
+def test_the_method_of_a_sketch_is_a_kernel_smoother():
+    data = ra.datasets.temperature(200, 3, seed=0)
+    sketch = ra.CalibrationSketch(classes=3).update(data.y_true, data.y_prob)
+    found = sketch.calibration_error(method=ra.KernelSmoother(norm="l1"))
+    assert found.value == sketch.calibration_error(norm="l1").value
+    with pytest.raises(TypeError, match=r"KernelSmoother; found EqualWidthBins.* all rows"):
+        sketch.calibration_error(method=ra.EqualWidthBins(15))
+    with pytest.raises(ValueError, match="cannot be combined with norm"):
+        sketch.calibration_error(method=ra.KernelSmoother(), norm="l1")
+
+
+def test_a_sketch_selects_the_bandwidth_of_its_top_label():
+    data = ra.datasets.temperature(200, 3, seed=0)
+    sketch = ra.CalibrationSketch(classes=3).update(data.y_true, data.y_prob)
+    options = {"notion": "top-label", "candidates": [0.01, 0.1]}
+    found = sketch.select_bandwidth(**options)
+    expected = ra.select_bandwidth(data.y_true, data.y_prob, **options)
+    np.testing.assert_allclose(found.objective, expected.objective)
+    with pytest.raises(ValueError, match="cannot be asked of a 'classwise' sketch"):
+        sketch.select_bandwidth(notion="canonical")

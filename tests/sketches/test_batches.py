@@ -163,6 +163,37 @@ class TestSources:
         assert found.to_bytes() == expected.to_bytes()
 
 
+class TestColumns:
+    """Columns that were not asked for are not read: here they could not be."""
+
+    def test_columns_of_lazy_frames(self):
+        frame = pl.LazyFrame({"y": [0, 1], "p": [0.2, 0.8], "x": ["a", "b"]})
+        frame = frame.with_columns(z=pl.col("x").cast(pl.Int64))
+        with pytest.raises(pl.exceptions.InvalidOperationError):
+            frame.collect()
+        found = ra.sketch_batches(frame, label="y", probs="p")
+        expected = ra.CalibrationSketch().update([0, 1], [0.2, 0.8])
+        assert found.to_bytes() == expected.to_bytes()
+
+    @pytest.mark.parametrize("as_dataset", [False, True])
+    def test_columns_of_files(self, table, binary, tmp_path, as_dataset):
+        path = tmp_path / "a.parquet"
+        pq.write_table(table.select(["target", "w", "score"]), path, row_group_size=20_000)
+        data = bytearray(path.read_bytes())
+        metadata = pq.read_metadata(path)
+        for k in range(metadata.num_row_groups):
+            column = metadata.row_group(k).column(1)
+            assert column.path_in_schema == "w"
+            start = column.dictionary_page_offset or column.data_page_offset
+            end = start + column.total_compressed_size
+            data[start:end] = bytes(end - start)
+        path.write_bytes(data)
+        with pytest.raises(OSError, match=r"\S"):
+            pq.read_table(path)
+        source = ds.dataset(path) if as_dataset else path
+        assert ra.sketch_batches(source, **BINARY).to_bytes() == binary.to_bytes()
+
+
 class TestWorkers:
     @pytest.mark.parametrize("workers", [1, 2, 5])
     def test_no_number_of_threads_changes_a_byte(self, folder, workers, monkeypatch):
@@ -292,3 +323,20 @@ class TestFaults:
         table = {"y": [0] * 5, "p": [0.5] * 5, "id": [1, 2, 3, 4, 5]}
         with pytest.raises(ValueError, match="`by='id'` has more than 3 values"):
             ra.sketch_batches(table, by="id")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"sample_weight": [1.0, 2.0]}, r"batches of \(y_true, y_prob, sample_weight\)\."),
+        ({"metod": None}, "`calibration_error_of_batches` has no option `metod`"),
+        ({"ignore_index": 0}, "what needs all rows at once goes to `calibration_error`"),
+    ],
+)
+def test_options_that_batches_do_not_have_are_refused_before_they_are_read(options, words):
+    def batches():
+        raise AssertionError("a batch was read")
+        yield
+
+    with pytest.raises(TypeError, match=words):
+        ra.calibration_error_of_batches(batches(), **options)

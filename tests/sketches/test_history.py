@@ -199,6 +199,42 @@ class TestFiles:
         folder = path if path.is_dir() else tmp_path
         assert len(list(folder.iterdir())) == 1  # no leftovers
 
+    def test_a_late_failure_leaves_no_new_period(self, history, tmp_path, monkeypatch):
+        first = ra.CalibrationHistory()
+        for name in history.periods[:2]:
+            first.append(name, history[name])
+        first.save(tmp_path)
+        before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+        changed = ra.CalibrationHistory()
+        for name in history.periods:
+            changed.append(name, history[name])
+        changed.append("2026-01-01", sketch(99), replace=True)
+        done, flush = [], os.fsync
+
+        def full_at_the_third(handle):
+            done.append(handle)
+            if len(done) == 3:
+                raise OSError(28, "No space left on device")
+            flush(handle)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", full_at_the_third)
+            with pytest.raises(OSError, match="No space"):
+                changed.save(tmp_path)
+        assert len(done) == 3
+        assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+        changed.save(tmp_path)
+        same(changed, ra.CalibrationHistory.load(tmp_path))
+
+    def test_a_folder_in_the_place_of_a_file(self, history, tmp_path):
+        changed = ra.CalibrationHistory()
+        for name in history.periods[:3]:
+            changed.append(name, history[name])
+        (tmp_path / "2026-01-03.sketch").mkdir()
+        with pytest.raises(IsADirectoryError, match=r"2026-01-03\.sketch"):
+            changed.save(tmp_path)
+        assert [path.name for path in tmp_path.iterdir()] == ["2026-01-03.sketch"]
+
     def test_half_written_sketches_are_refused(self, history, tmp_path):
         history.save(tmp_path)
         path = tmp_path / "2026-01-03.sketch"
@@ -266,6 +302,32 @@ class TestFrame:
             found.append("2026-01-00", few).alarm()
         assert found.plot().lines
         plt.close("all")
+
+    def test_sketches_without_rows(self):
+        """Class-wise ones, as the metric for PyTorch makes them: the errors have no intervals."""
+        g = np.random.default_rng(0)
+        found, with_rows = ra.CalibrationHistory(), ra.CalibrationHistory()
+        for day in range(3):
+            p = g.dirichlet([1, 1, 1], 300)
+            y = (g.random((300, 1)) > p.cumsum(1)[:, :2]).sum(1)
+            for history, limit in ((found, 0), (with_rows, 5_000)):
+                own = ra.CalibrationSketch("classwise", 3, exact_limit=limit).update(y, p)
+                history.append(f"day {day}", own)
+        frame = found.frame(confidence=0.9)
+        values = [found[name].calibration_error().value for name in found]
+        assert frame["value"].tolist() == values
+        assert frame[["low", "high"]].isna().all(axis=None)
+        rest = [name for name in frame if name.startswith(("n", "overconfidence"))]
+        expected = with_rows.frame(confidence=0.9)
+        np.testing.assert_allclose(frame[rest], expected[rest], atol=1e-4)
+        assert not expected.isna().any(axis=None)
+        assert found.result("day 0").interval is None
+        np.testing.assert_array_equal(found.plot().lines[0].get_ydata(), values)
+        plt.close("all")
+        for asked in (found.alarm, lambda: found.compare("day 0", "day 1")):
+            with pytest.raises(ValueError, match=r"needs intervals.*exact_limit=5000"):
+                asked()
+        assert not with_rows.alarm().raised
 
     def test_polars(self, history):
         assert isinstance(history.frame("polars", confidence=0.9), pl.DataFrame)

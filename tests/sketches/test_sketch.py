@@ -597,7 +597,7 @@ class TestErrors:
 
     def test_rows_without_weight(self):
         sketch = ra.CalibrationSketch().update([0, 1, 1], [0.2, 0.7, 0.8], sample_weight=[0, 1, 0])
-        with pytest.raises(ValueError, match="positive for at least two samples"):
+        with pytest.raises(ValueError, match="rows of weight 0 do not count"):
             sketch.calibration_error()
 
     def test_other_settings(self):
@@ -668,6 +668,45 @@ class TestErrors:
             sketch.calibration_error(confidence=0.95)
         with pytest.raises(ValueError, match="exact_limit"):
             sketch.calibration_test()
+
+    def test_rows_without_weight_take_no_room(self):
+        rng = np.random.default_rng(0)
+        y, w = [1, 0, 0, 0, 1, 0, 0, 1], [2.0, 0, 0, 2, 0, 0, 2, 0]
+        p = rng.dirichlet(np.ones(2), 8)
+        sketch = ra.CalibrationSketch("classwise", 2, exact_limit=5)
+        result = sketch.update(y, p, sample_weight=w).calibration_error(confidence=0.95)
+        assert np.isfinite(result.interval).all()
+        assert result.n_samples == 3
+        y, p = made(3000, 3)
+        weights = np.zeros(3000)
+        weights[[5, 700, 2500]] = 1.0, 2.0, 0.5
+        for notion in ("classwise", "canonical"):
+            sketch = ra.CalibrationSketch(notion, 3, exact_limit=1000)
+            sketch.update(y, p, sample_weight=weights)
+            assert np.isfinite(sketch.calibration_error(confidence=0.95).interval).all()
+            assert 0 < sketch.calibration_test(n_draws=19).p_value <= 1
+
+    def test_too_few_rows_are_kept(self):
+        p = np.full((40, 4), 0.25)
+        sketch = ra.CalibrationSketch("canonical", 4, exact_limit=3).update(np.arange(40) % 4, p)
+        with pytest.raises(ValueError, match="holds none, as it was made with exact_limit=3"):
+            sketch.calibration_error()
+        sketch = ra.CalibrationSketch("canonical", 4, exact_limit=3)
+        sketch.update(np.arange(40) % 4, p, sample_weight=np.zeros(40))
+        with pytest.raises(ValueError, match="rows of weight 0 do not count"):
+            sketch.calibration_error()
+
+    def test_a_kept_row_that_outweighs_the_others(self):
+        y, p = made(500, 3)
+        for notion in ("classwise", "canonical"):
+            sketch = ra.CalibrationSketch(notion, 3, exact_limit=50).update(y, p)
+            kept = sketch._state.rows.find(p, y) >= 0
+            weights = np.where(np.arange(500) == np.flatnonzero(kept)[0], 1.0, 1e-14)
+            weights[~kept] = 1.0
+            sketch = ra.CalibrationSketch(notion, 3, exact_limit=50)
+            sketch.update(y, p, sample_weight=weights)
+            with pytest.raises(ValueError, match="of the rows that are kept one outweighs"):
+                sketch.calibration_error(confidence=0.95)
 
     def test_bad_rows_leave_the_sketch_as_it_was(self):
         sketch = ra.CalibrationSketch().update([0, 1], [0.2, 0.7])

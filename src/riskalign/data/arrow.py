@@ -17,7 +17,7 @@ import numpy.typing as npt
 from riskalign.data.files.columns import Layout, find_layout
 from riskalign.data.files.labels import Coding, UnknownLabelError, spelled
 from riskalign.data.files.parquet import first_length, import_pyarrow
-from riskalign.data.validation import ROW_SUM_TOLERANCE
+from riskalign.data.validation import ROW_SUM_TOLERANCE, UNSUMMED
 from riskalign.equations.arrays import BoolArray, FloatArray, IntArray
 
 CELLS = 1_000_000
@@ -215,7 +215,9 @@ class Reading:
         names = self.layout.scores
         cure = "Drop those rows, or correct the predictions."
         if not self.layout.from_logits and np.isfinite(matrix).all():
-            cure = "Pass `from_logits=True` for logits, `normalize=True` to rescale."
+            cure = "Pass `from_logits=True` for logits."
+            if matrix.shape[1] > 1 and not (matrix < 0).any():
+                cure = "Pass `from_logits=True` for logits, `normalize=True` to rescale."
         if bad.any():
             i = int(np.argmax(bad))
             k = int(np.argmax(wrong[i]))
@@ -227,7 +229,7 @@ class Reading:
         off = np.abs(sums - 1) > ROW_SUM_TOLERANCE
         if matrix.shape[1] > 1 and not self.layout.from_logits and not self.normalize and off.any():
             columns = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
-            what = f"predictions whose sum is {sums[int(np.argmax(off))]:.4g}, not 1. {cure}"
+            what = f"predictions whose sum is {sums[int(np.argmax(off))]:.4g}, not 1. {UNSUMMED}"
             _refuse(off, rows.place, rows.first, columns, what, found=True)
         if rows.weights is not None:
             negative: BoolArray = np.logical_not(rows.weights >= 0) | np.isinf(rows.weights)

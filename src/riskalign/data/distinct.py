@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -18,15 +18,29 @@ HALF, WHOLE = 1 << 63, 1 << 64
 
 CountArray = npt.NDArray[np.int64]
 
+Kinds = tuple[bool, bool]
+"""Something that holds or not of one-hot rows, and of other rows."""
+
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows with their hashes and counts, ``(m,)`` each but the predictions ``(m, d)``."""
+    """Rows with their hashes and counts, ``(m,)`` each but the predictions ``(m, d)``.
+
+    A row stands for some samples of equal predictions and label.
+
+    Attributes
+    ----------
+    hashes, predictions, labels
+    weights : mean weight of the samples
+    units : sum w^2 / sum w over the samples, which is their weight where all have the same
+    counts : number of samples
+    """
 
     hashes: HashArray
     predictions: FloatArray
     labels: CountArray
     weights: FloatArray
+    units: FloatArray
     counts: CountArray
 
     def __len__(self) -> int:
@@ -37,13 +51,18 @@ class Rows:
         return Rows(*(column[index] for column in vars(self).values()))
 
     def equal(self, index: IntArray, other: Rows) -> BoolArray:
-        """Whether the rows at `index` equal all of the other rows one by one, hashes aside."""
+        """Whether the rows at `index` have the predictions and labels of the other rows."""
         same: BoolArray = self.labels.take(index) == other.labels
-        same &= self.weights.take(index) == other.weights
         if self.predictions.shape[1] == 1:
             same &= self.predictions[:, 0].take(index) == other.predictions[:, 0]
         else:
             same &= _how_many(self.predictions.take(index, axis=0) != other.predictions) == 0
+        return same
+
+    def weigh_as(self, index: IntArray, other: Rows) -> BoolArray:
+        """Whether samples of the rows at `index` weigh what those of the other rows weigh."""
+        same: BoolArray = self.weights.take(index) == other.weights
+        same &= self.units.take(index) == other.units
         return same
 
     @property
@@ -76,9 +95,9 @@ def _how_many(mask: BoolArray) -> FloatArray:
     return mask @ np.ones(mask.shape[1])
 
 
-def row_hashes(predictions: Numbers, labels: LabelArray, weights: FloatArray | None) -> HashArray:
+def row_hashes(predictions: Numbers, labels: LabelArray) -> HashArray:
     """Hashes of 63 bits after a first bit, which is 0 for one-hot rows and 1 for others."""
-    hashes = hashing.hash_rows(predictions, labels, weights)
+    hashes = hashing.hash_rows(predictions, labels)
     hashes |= np.uint64(HALF)
     one_hot = is_one_hot(predictions)
     if one_hot.any():
@@ -86,31 +105,103 @@ def row_hashes(predictions: Numbers, labels: LabelArray, weights: FloatArray | N
     return hashes
 
 
-def distinct(rows: Rows) -> tuple[IntArray, CountArray]:
-    """Places and counts of distinct rows, by hash and, where hashes are equal, by content."""
+def are_of(kinds: Kinds, hashes: HashArray) -> BoolArray:
+    """Whether rows of these hashes are of a kind for which something holds."""
+    if kinds[0] == kinds[1]:
+        return np.full(len(hashes), kinds[0])
+    mask: BoolArray = (hashes < np.uint64(HALF)) == kinds[0]
+    return mask
+
+
+def in_order(rows: Rows, merged: Kinds) -> tuple[IntArray, IntArray, IntArray]:
+    """The canonical order of rows, and where in it those begin that become one.
+
+    It is that of their hashes and, where hashes are equal, of content, at last of weights.
+
+    Returns
+    -------
+    order, starts
+    mixed
+        Places in the order of rows that weigh something else than the row before, with which they
+        become one.
+    """
     order = np.argsort(rows.hashes)
     hashes = rows.hashes[order]
     repeated = np.flatnonzero(hashes[1:] == hashes[:-1])
-    equal = rows.equal(order[repeated], rows.take(order[repeated + 1]))
-    if not equal.all():  # different rows share a hash: put equal ones side by side
-        content = (rows.weights, rows.labels, *rows.predictions.T[::-1], rows.hashes)
-        order = np.lexsort(content)
-        equal = rows.equal(order[repeated], rows.take(order[repeated + 1]))
+    before, after = order[repeated], rows.take(order[repeated + 1])
+    together = are_of(merged, after.hashes)
+    equal, alike = rows.equal(before, after), rows.weigh_as(before, after)
+    if not (equal & (alike | together)).all():
+        by_weight = (rows.units, rows.weights)
+        if equal.all():
+            order = np.lexsort((*by_weight, rows.hashes))
+        else:  # different rows share a hash: put equal ones side by side
+            content = (rows.labels, *rows.predictions.T[::-1])
+            order = np.lexsort((*by_weight, *content, rows.hashes))
+        before, after = order[repeated], rows.take(order[repeated + 1])
+        equal, alike = rows.equal(before, after), rows.weigh_as(before, after)
+    joined = equal & (alike | together)  # hashes are in one order
     first = np.ones(len(rows), dtype=np.bool_)
-    first[repeated[equal] + 1] = False
-    starts = np.flatnonzero(first)
-    counts = np.add.reduceat(rows.counts[order], starts) if len(starts) else rows.counts
-    return order[starts], counts
+    first[repeated[joined] + 1] = False
+    return order, np.flatnonzero(first), repeated[joined & ~alike] + 1
+
+
+def distinct(rows: Rows, merged: Kinds = (False, False)) -> Rows:
+    """The distinct rows in canonical order, with the counts of those that become one.
+
+    Parameters
+    ----------
+    rows : Rows
+    merged : two truths
+        Whether one-hot rows, and whether other rows, of equal predictions and label become one
+        whatever they weigh; otherwise those of equal weight do.
+    """
+    order, starts, mixed = in_order(rows, merged)
+    if len(starts) == len(rows):
+        return rows.take(order)
+    counts = np.add.reduceat(rows.counts[order], starts)
+    found = replace(rows.take(order[starts]), counts=counts)
+    if not len(mixed):
+        return found
+    numbers = np.zeros(len(rows), dtype=np.intp)
+    numbers[starts[1:]] = 1
+    numbers = np.cumsum(numbers)  # of the new row to which each row belongs
+    some = np.unique(numbers[mixed])
+    chosen = np.zeros(len(starts), dtype=np.bool_)
+    chosen[some] = True
+    members = np.flatnonzero(chosen[numbers])
+    firsts = np.searchsorted(numbers[members], some)
+    weights, units = _pooled(rows.take(order[members]), firsts, counts[some])
+    new_weights, new_units = found.weights.copy(), found.units.copy()
+    new_weights[some], new_units[some] = weights, units
+    return replace(found, weights=new_weights, units=new_units)
+
+
+def _pooled(rows: Rows, firsts: IntArray, counts: CountArray) -> tuple[FloatArray, FloatArray]:
+    """Mean weight and sum w^2 / sum w of groups of rows, which begin at the given places.
+
+    Each group has a unit of its own, a power of two, so that squares stay within range.
+    """
+    largest = np.maximum.reduceat(rows.units, firsts)
+    exponents = np.frexp(largest)[1]
+    own = np.repeat(exponents, np.diff(firsts, append=len(rows)))
+    totals = np.ldexp(rows.weights, -own) * rows.counts
+    squares = totals * np.ldexp(rows.units, -own)
+    total, square = np.add.reduceat(totals, firsts), np.add.reduceat(squares, firsts)
+    units = np.minimum(np.ldexp(square / total, exponents), largest)
+    return np.ldexp(total / counts, exponents), units
 
 
 def single_rows(
     hashes: HashArray, predictions: Numbers, labels: LabelArray, weights: FloatArray | None
 ) -> Rows:
     """Rows that occur once each; -0.0 becomes 0.0."""
+    weights = np.broadcast_to(1.0, len(labels)) if weights is None else weights + 0.0
     return Rows(
         hashes,
         np.add(predictions, 0.0, dtype=np.float64),
         labels.astype(np.int64),
-        np.broadcast_to(1.0, len(labels)) if weights is None else weights + 0.0,
+        weights,
+        weights,
         np.broadcast_to(np.int64(1), len(labels)),
     )

@@ -2,19 +2,18 @@ r"""A stable 64-bit hash of rows of numbers.
 
 The hash of a row depends on the values of its numbers alone: not on the machine, its byte
 order, the order of rows, or whether the numbers came as float32 or float64. With u_j the bits
-of prediction j as a float64 (and 0 for both zeros), v the bits of the weight and v_1 those of
-the weight 1,
+of prediction j as a float64 (and 0 for both zeros),
 
 .. math::
 
-    S = \sum_j a_j z(u_j) + c\,(z(v) - z(v_1)), \qquad z(u) = u \oplus (u \gg 32),
+    S = \sum_j a_j z(u_j), \qquad z(u) = u \oplus (u \gg 32),
 
 in arithmetic modulo 2^64, and the hash is the finaliser of splitmix64 applied to S, with its last
 16 bits replaced by those of the label. So rows that differ in their label alone share the first 48
-bits, and a sample of rows by these bits does not look at labels. Folding the
-upper half of u onto its lower half matters because round numbers, and all float32 numbers, end
-in zero bits, which a multiplication alone never fills. The multipliers a_j are outputs of
-splitmix64 with their last bit set.
+bits, and a sample of rows by these bits does not look at labels. Nor does it look at weights: their
+scale would decide which rows it takes. Folding the upper half of u onto its lower half matters
+because round numbers, and all float32 numbers, end in zero bits, which a multiplication alone never
+fills. The multipliers a_j are outputs of splitmix64 with their last bit set.
 
 References
 ----------
@@ -96,17 +95,13 @@ def _folded(values: Numbers, room: FloatArray, spare: HashArray) -> HashArray:
     return bits
 
 
-def hash_rows(
-    predictions: Numbers, labels: LabelArray, weights: FloatArray | None = None
-) -> HashArray:
-    """Hash rows of predictions, label and weight.
+def hash_rows(predictions: Numbers, labels: LabelArray) -> HashArray:
+    """Hash rows of predictions and label.
 
     Parameters
     ----------
     predictions : (n, d), float32 or float64
     labels : (n,), integers
-    weights : (n,), optional
-        1 for every row if left out.
 
     Returns
     -------
@@ -123,9 +118,8 @@ def hash_rows(
     n, width = predictions.shape
     of_columns = multipliers(width)
     step = min(max(n, 1), max(1, CHUNK // max(width, 1)))
-    matrix, column = np.empty((step, width)), np.empty(step)
+    matrix = np.empty((step, width))
     spare_matrix, spare = np.empty((step, width), np.uint64), np.empty(step, np.uint64)
-    of_one = _folded(np.ones(1), np.empty(1), np.empty(1, np.uint64))  # (1,)
     hashes = np.empty(n, dtype=np.uint64)
     for start in range(0, n, step):
         sums = hashes[start : start + step]  # a view: what is done to it is kept
@@ -135,11 +129,6 @@ def hash_rows(
             np.multiply(z[:, 0], of_columns[0], out=sums)
         else:
             np.einsum("nk,k->n", z, of_columns, out=sums)
-        if weights is not None:
-            z = _folded(weights[rows], column[:m], spare[:m])
-            z -= of_one
-            z *= _OF_WEIGHT
-            sums += z
         mix(sums, spare[:m])
         sums &= OF_ROW
         of_label = np.multiply(
@@ -147,3 +136,20 @@ def hash_rows(
         )
         sums |= np.right_shift(of_label, np.uint64(64 - LABEL_BITS), out=of_label)
     return hashes
+
+
+def hash_weights(hashes: HashArray, weights: FloatArray) -> HashArray:
+    """Hashes of rows and their weights, from those of the rows.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> h = hash_weights(np.zeros(3, np.uint64), np.array([1.0, 1.0, 2.0]))
+    >>> bool(h[0] == h[1]), bool(h[0] == h[2])
+    (True, False)
+    """
+    n = len(weights)
+    sums = _folded(weights, np.empty(n), np.empty(n, np.uint64))
+    sums *= _OF_WEIGHT
+    sums += hashes
+    return mix(sums)

@@ -1,8 +1,8 @@
 """The four notions of calibration, each a reduction of the data to problems.
 
 A notion owns everything that depends on it: the problems it makes, the shape of R and of other
-results, its words. No other file compares a notion's name. After the reduction the numerics see
-points on a simplex with labels.
+results, its words. No other file compares a notion's name: what needs to know asks the notion.
+After the reduction the numerics see points on a simplex with labels.
 """
 
 from __future__ import annotations
@@ -297,6 +297,18 @@ NOTIONS: dict[str, Notion] = {
 }
 """The notions known by name."""
 
+OF_ONE_PROBABILITY = tuple(name for name, notion in NOTIONS.items() if not notion.whole_rows)
+"""Names of the notions that are about one probability per row."""
+
+ONE_DIMENSIONAL = tuple(name for name, notion in NOTIONS.items() if not notion.joint)
+"""Names of the notions whose problems are made from one probability each."""
+
+OF_ONE_PROBLEM = tuple(name for name, notion in NOTIONS.items() if not notion.per_class)
+"""Names of the notions that make a single problem."""
+
+JOINT = tuple(name for name, notion in NOTIONS.items() if notion.joint)
+"""Names of the notions whose problem is the whole vector."""
+
 
 def default_notion(n_classes: int) -> Notion:
     """The notion where none is named: "binary" for two classes, otherwise "classwise".
@@ -304,3 +316,12 @@ def default_notion(n_classes: int) -> Notion:
     One probability per row is that of the second of two classes.
     """
     return BINARY if n_classes == 2 else CLASSWISE
+
+
+def drawn_notion(n_classes: int) -> Notion:
+    """The notion whose curve a picture shows where none is named.
+
+    A diagram has a single curve, so it cannot show the class-wise default of more than two
+    classes: it shows their top label. For two classes it is the notion of `default_notion`.
+    """
+    return BINARY if n_classes == 2 else TOP_LABEL

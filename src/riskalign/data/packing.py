@@ -15,7 +15,7 @@ import numpy as np
 from riskalign.data.cells import OFFSET_BITS
 from riskalign.data.counting import Part
 from riskalign.data.counts import CellCounts
-from riskalign.data.distinct import HALF, WHOLE, Rows, distinct, row_hashes
+from riskalign.data.distinct import HALF, WHOLE, Kinds, Rows, are_of, in_order, row_hashes
 from riskalign.data.format import Array, SketchFormatError
 from riskalign.data.rows import RowTable
 from riskalign.data.settings import Settings
@@ -44,7 +44,8 @@ def of_rows(table: RowTable, weighted: bool) -> dict[str, Array]:
         "rows.labels": rows.labels,
         "rows.counts": rows.counts,
     }
-    return arrays | ({"rows.weights": rows.weights} if weighted else {})
+    weights = {"rows.weights": rows.weights, "rows.units": rows.units}
+    return arrays | (weights if weighted else {})
 
 
 def of_counts(counts: CellCounts, name: str) -> dict[str, Array]:
@@ -99,25 +100,52 @@ class Reader:
         labels, counts = self._integers("rows.labels"), self._integers("rows.counts")
         m = len(counts)
         weights = self._floats("rows.weights") if weighted else np.ones(m)
+        units = self._floats("rows.units") if weighted else weights
         self.check(predictions.shape == (m, width), "the shape of its rows")
-        self.check(len(labels) == len(weights) == m, "the number of its rows")
+        same_length = len(labels) == len(weights) == len(units) == m
+        self.check(same_length, "the number of its rows")
         self.check((predictions <= 1 + SLACK).all(), "a prediction")
         sums = predictions.sum(axis=1)
         self.check(width == 1 or (np.abs(sums - 1) <= SLACK).all(), "the sum of a row")
         self.check((labels < n_labels).all() and (counts > 0).all(), "a label or count of its rows")
-        hashes = row_hashes(predictions, labels, weights)
-        rows = Rows(hashes, predictions, labels, weights, counts)
-        self.check(np.array_equal(distinct(rows)[0], np.arange(m)), "the order of its rows")
+        rows = Rows(row_hashes(predictions, labels), predictions, labels, weights, units, counts)
         thresholds = self._thresholds(rows, limit)
+        merged = self._merged(thresholds) if weighted else None
+        order, starts, _ = in_order(rows, merged or (False, False))
+        in_place = np.array_equal(order, np.arange(m)) and len(starts) == m
+        self.check(in_place, "the order of its rows")
         held = sum(counts.tolist())
         complete = thresholds == (HALF, WHOLE)
-        self.check(held == n if complete else held < n, "the sum of its rows' counts")
-        if weighted:
-            self.check(exponent_of(weights) <= exponent, "a weight of its rows")
+        unknown = n - held  # were dropped, or have no weight
+        self.check(
+            unknown >= 0 if complete and weighted else (unknown == 0) == complete and unknown >= 0,
+            "the sum of its rows' counts",
+        )
+        if merged is not None:
+            self._check_weights(rows, merged)
+            self.check(exponent_of(units) <= exponent, "a weight of its rows")
             if complete:
                 total = (in_units(weights, exponent) * counts).sum(keepdims=True)
                 self._check_total(total, n, "the weights of its rows")
-        return RowTable.restored(rows, limit, thresholds)
+        return RowTable.restored(rows, limit, thresholds, merged)
+
+    def _merged(self, thresholds: tuple[int, int]) -> Kinds:
+        """Which kinds of rows are merged; those of which some were dropped are."""
+        found = self.settings["merged"]
+        self.check(isinstance(found, list) and len(found) == 2, "`merged`")
+        for one, threshold, most in zip(found, thresholds, (HALF, WHOLE), strict=True):
+            self.check(type(one) is bool and (one or threshold == most), "`merged`")
+        return found[0], found[1]
+
+    def _check_weights(self, rows: Rows, merged: Kinds) -> None:
+        """Refuse mean weights, and sum w^2 / sum w, that no positive weights have."""
+        mean, units = rows.weights, rows.units
+        self.check((mean > 0).all(), "a weight of its rows")
+        together = are_of(merged, rows.hashes)
+        self.check((together | (mean == units)).all(), "a weight of its rows")
+        low, high = 1 - ROUNDING, 1 + ROUNDING
+        self.check((units >= low * mean - UNDERFLOW).all(), "a weight of its rows")
+        self.check((units / rows.counts <= high * mean + UNDERFLOW).all(), "a weight of its rows")
 
     def _thresholds(self, rows: Rows, limit: int) -> tuple[int, int]:
         """The thresholds, below which the kept rows of each kind must lie."""

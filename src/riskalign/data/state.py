@@ -76,6 +76,7 @@ class SketchState:
         Where the rows that are kept are all of it, counts and sums stay empty: nobody asks them.
         """
         state = cls(settings)
+        p, labels, weights = _with_weight(p, labels, weights)
         if len(labels) > settings.limit:
             return state.update(p, labels, weights)
         state._add_rows(*state.notion.reduce(p, labels), weights)
@@ -84,7 +85,7 @@ class SketchState:
     def update(
         self, p: Numbers, labels: LabelArray, weights: FloatArray | None = None
     ) -> SketchState:
-        """Add rows in place, and return the state.
+        """Add rows in place, and return the state. Rows of weight 0 are left out.
 
         Parameters
         ----------
@@ -94,6 +95,7 @@ class SketchState:
         weights : (n,), optional
             1 for every row if left out.
         """
+        p, labels, weights = _with_weight(p, labels, weights)
         self._expect(len(labels))
         points, outcomes = self.notion.reduce(p, labels)
         self._add_rows(points, outcomes, weights)
@@ -221,6 +223,8 @@ class SketchState:
             "exponent": self.exponent,
             "thresholds": self.rows.thresholds,
         }
+        if self.weighted:
+            settings["merged"] = self.rows.merged
         arrays = packing.of_rows(self.rows, self.weighted)
         for name, counts in (("counts", self.counts), ("top", self.top)):
             if counts is not None:
@@ -272,6 +276,16 @@ class SketchState:
             raise ValueError(
                 f"A sketch holds at most 2^43 = {MOST_ROWS:.2g} rows; found {self.n_rows + n:.4g}."
             )
+
+
+def _with_weight(
+    p: Numbers, labels: LabelArray, weights: FloatArray | None
+) -> tuple[Numbers, LabelArray, FloatArray | None]:
+    """The rows whose weight is not 0: the others are as if they were not there."""
+    if weights is None or weights.all():
+        return p, labels, weights
+    used = np.flatnonzero(weights)
+    return p[used], labels[used], weights[used]
 
 
 def _short(value: object) -> str:

@@ -28,6 +28,13 @@ BFLOAT16_TOLERANCE = 8e-3
 """The same for bfloat16, whose rounding alone moves sums by up to 4e-3."""
 
 
+UNSUMMED = (
+    "Pass `normalize=True` to rescale them. If a row may be of several classes, use one call per "
+    "column."
+)
+"""What to do about probabilities of a row that do not sum to 1."""
+
+
 class RowError(ValueError):
     """An error about one row of predictions.
 
@@ -152,13 +159,42 @@ def as_batch(
         weights = None if weights is None else weights[keep]
     if weights is not None:
         _check_weights(weights)
+    _reject_several(truth, scores)
     if from_logits:
         probabilities = _from_logits(scores, normalize, pairs)
     else:
         probabilities = _probabilities(scores, normalize, pairs, _tolerance(y_prob))
     n_classes = 2 if probabilities.ndim == 1 else probabilities.shape[1]
     names = class_names(classes, n_classes)
+    if scores.ndim == 1 and classes is None:
+        _reject_many(truth)
     return Batch(probabilities, class_numbers(truth, n_classes, classes), weights, names)
+
+
+def _reject_several(truth: npt.NDArray[Any], scores: FloatArray) -> None:
+    """Refuse rows of several classes, whose probabilities need not sum to one."""
+    if truth.ndim != 2 or truth.shape != scores.shape or not np.isin(truth, (0, 1)).all():
+        return
+    several = truth.sum(axis=1) > 1
+    if several.any():
+        raise ValueError(
+            f"`y_true` has several classes per row (first in row {int(np.argmax(several))}): use "
+            "one call per column, each with `y_true[:, k]` and `y_prob[:, k]`."
+        )
+
+
+def _reject_many(truth: npt.NDArray[Any]) -> None:
+    """Refuse labels of more than two classes beside the probability of one class."""
+    if truth.ndim != 1 or truth.dtype.kind not in "iuf" or not np.isfinite(truth).all():
+        return
+    if len(truth) and (truth.min() < 0 or truth.max() > 1):
+        n = len(np.unique(truth[truth >= 0]))  # below 0 lies padding
+        if n > 2:
+            raise ValueError(
+                "`y_prob` of shape (n,) is the probability of one class, but `y_true` has "
+                f"{n} different labels. Pass the probabilities of all classes, of shape (n, K); "
+                "or, for the probability of the predicted class, whether it was right as `y_true`."
+            )
 
 
 def as_probabilities(
@@ -192,7 +228,7 @@ def _array(values: object, name: str) -> npt.NDArray[Any]:
         ) from error
     if array.ndim == 0:
         raise TypeError(
-            f"`{name}` must be array-like with one entry a sample; found {type(values).__name__}."
+            f"`{name}` must be array-like with one entry per sample; found {type(values).__name__}."
         )
     return array
 
@@ -324,6 +360,8 @@ def _cure(scores: FloatArray, low: float) -> str:
         return "These look like class labels: pass probabilities, such as those of `predict_proba`."
     if _are_percentages(scores):
         return "They look like percentages: divide them by 100."
+    if low < 0 or scores.ndim == 1:  # neither can be rescaled
+        return "Pass `from_logits=True` for logits; map other scores to [0, 1] first."
     return "Pass `from_logits=True` for logits, `normalize=True` to rescale counts or votes."
 
 
@@ -365,7 +403,7 @@ def _probabilities(
     if (off > tolerance).any():
         row = int(np.argmax(off > tolerance))
         rule = f"rows must sum to 1 (tolerance {tolerance:g})"
-        cure = "Pass `from_logits=True` for logits, `normalize=True` to rescale."
+        cure = UNSUMMED
         raise RowError(
             f"`y_prob` {rule}; row {row} sums to {sums[row]:.4g}. {cure}",
             row,

@@ -10,10 +10,11 @@ weights below 2^-537 times the largest become 0, which no sum could show anyway.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
-from riskalign.equations.arrays import FloatArray
+from riskalign.equations.arrays import FloatArray, IntArray
 
 LEAST_EXPONENT = -1074
 """That of the smallest positive float64: the unit while every weight was 0."""
@@ -35,3 +36,30 @@ def exponent_of(weights: FloatArray) -> int:
 def in_units(sums: FloatArray, exponent: int, power: int = 1) -> FloatArray:
     """Sums of w^power that are in units of 1, in units of 2^(power * exponent)."""
     return sums if exponent == 0 else np.ldexp(sums, -power * exponent)
+
+
+MAGNITUDE = 256
+"""Squares of numbers between 2^-256 and 1 are far from the end of the range of float64."""
+
+
+def by_magnitude(weights: FloatArray) -> Iterator[tuple[IntArray | slice, int]]:
+    """Weights that are positive in parts whose sums have a unit 2^e: places, and e.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> [e for _, e in by_magnitude(np.array([0.3, 2.0]))]
+    [1]
+    >>> [(part.tolist(), e) for part, e in by_magnitude(np.array([0.3, 2e-300, 2.0]))]
+    [([0, 2], 1), ([1], -996)]
+    """
+    exponent = exponent_of(weights)
+    if math.frexp(float(weights.min()))[1] > exponent - MAGNITUDE:
+        yield slice(None), exponent
+        return
+    left = np.arange(len(weights))
+    while len(left):
+        exponent = exponent_of(weights[left])
+        large = np.frexp(weights[left])[1] > exponent - MAGNITUDE
+        yield left[large], exponent
+        left = left[~large]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from inspect import signature
 from threading import Event
 from typing import Any
 
@@ -124,10 +125,28 @@ def calibration_error_of_batches(
     >>> result.value == ra.calibration_error(data.y_true, data.y_prob).value
     True
     """
+    _check_options(options)
     sketch = sketch_of_batches(
         batches, notion=notion, classes=classes, from_logits=from_logits, normalize=normalize
     )
     return sketch.calibration_error(**options)
+
+
+def _check_options(options: Mapping[str, object]) -> None:
+    """Refuse options that a sketch does not have, before any batch is read."""
+    known = signature(CalibrationSketch.calibration_error).parameters
+    for name in options:
+        if name == "sample_weight":
+            raise TypeError(
+                "`sample_weight` belongs to the rows: pass batches of (y_true, y_prob, "
+                "sample_weight)."
+            )
+        if name not in known:
+            raise TypeError(
+                f"`calibration_error_of_batches` has no option `{name}`. Besides its own it has "
+                "those of `CalibrationSketch.calibration_error`; what needs all rows at once goes "
+                "to `calibration_error`."
+            )
 
 
 def sketch_of_batches(

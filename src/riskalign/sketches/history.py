@@ -20,7 +20,7 @@ from riskalign.inference.alarm import Alarm, raise_alarm
 from riskalign.inference.comparison import Comparison, compared_apart
 from riskalign.inference.interval import Chance, within_range
 from riskalign.methods import KernelSmoother
-from riskalign.pipeline import model_of
+from riskalign.pipeline import check_rows, model_of
 from riskalign.results import CalibrationResult, Interval
 from riskalign.sketches import periods
 from riskalign.sketches.periods import name_of, order_of, spelled
@@ -33,6 +33,13 @@ if TYPE_CHECKING:
 FEWEST = 2
 """Rows of a period that has an error."""
 
+
+NO_ROWS = (
+    "`{}` needs intervals, and these need some rows of the sketches, which were made with "
+    "exact_limit=0, the default of CalibrationError for PyTorch. Make them with exact_limit=5000, "
+    "for example."
+)
+"""Said where errors of sketches without rows are compared or watched."""
 
 SHOWN = 20
 """Periods that a notebook shows."""
@@ -64,7 +71,7 @@ class CalibrationHistory:
     def __init__(self) -> None:
         self._sketches: dict[str, CalibrationSketch] = {}
         self._places: dict[str, list[tuple[int, str]]] = {}
-        self._known: dict[tuple[Any, ...], tuple[CalibrationResult, Chance]] = {}
+        self._known: dict[tuple[Any, ...], tuple[CalibrationResult, Chance | None]] = {}
 
     @property
     def periods(self) -> list[str]:
@@ -201,7 +208,10 @@ class CalibrationHistory:
         loss: str = "l2",
         confidence: float = 0.95,
     ) -> CalibrationResult:
-        """The calibration error of a period; parameters as for `calibration_error`."""
+        """The calibration error of a period; parameters as for `calibration_error`.
+
+        Class-wise sketches without rows (made with exact_limit=0) have an error without interval.
+        """
         return self._estimate(period, notion, loss, confidence)[0]
 
     def to_columns(
@@ -228,7 +238,8 @@ class CalibrationHistory:
     def frame(self, library: str = "pandas", **options: Any) -> Any:
         """A data frame with a row per period: error, interval, n, over-confidence.
 
-        A period of less than two rows has no error: its numbers are NaN.
+        A period of less than two rows has no error: its numbers are NaN. Ends of intervals are NaN
+        where class-wise sketches hold no rows (made with exact_limit=0).
 
         Parameters
         ----------
@@ -293,12 +304,12 @@ class CalibrationHistory:
         for name in names[reference:]:
             later._add(name, self._sketches[name], place=self._places[name])
         later = later.windows(window)
-        own, chance = first._estimate("reference", notion, loss, 1 - alpha)
-        windows = []
-        for name in filter(later._is_enough, later.periods):
-            found, by_chance = later._estimate(name, notion, loss, 1 - alpha)
-            windows.append((name, found.value, by_chance))
-        return raise_alarm((own.value, chance), windows, alpha=alpha, tolerance=tolerance)
+        known = first._known_chance("alarm", "reference", notion, loss, 1 - alpha)
+        windows = [
+            (name, *later._known_chance("alarm", name, notion, loss, 1 - alpha))
+            for name in filter(later._is_enough, later.periods)
+        ]
+        return raise_alarm(known, windows, alpha=alpha, tolerance=tolerance)
 
     def compare(
         self,
@@ -326,6 +337,8 @@ class CalibrationHistory:
         True
         """
         names = (self._known_name(first), self._known_name(second))
+        for name in names:
+            self._known_chance("compare", name, notion, loss, confidence)
         one, other = (self._estimate(name, notion, loss, confidence)[0] for name in names)
         return compared_apart((one, other), names)
 
@@ -349,9 +362,10 @@ class CalibrationHistory:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Store the history as one Parquet file, or as a folder of .sketch files.
 
-        Every file is written whole or not at all. In a folder, files whose content is the same
-        are left alone, so that saving after `append` writes one file. A folder that holds
-        sketches of other periods is refused: they would be loaded with this history.
+        It is written whole or not at all: files have other names until all of them are written.
+        In a folder, files whose content is the same are left alone, so that saving after `append`
+        writes one file. A folder that holds sketches of other periods is refused: they would be
+        loaded with this history.
         """
         periods.save(self._sketches, Path(path))
 
@@ -377,7 +391,7 @@ class CalibrationHistory:
 
     def _estimate(
         self, period: str | date | int, notion: str | None, loss: str, confidence: float
-    ) -> tuple[CalibrationResult, Chance]:
+    ) -> tuple[CalibrationResult, Chance | None]:
         name = self._known_name(period)
         key = (name, notion, loss, confidence)
         if key not in self._known:
@@ -388,6 +402,15 @@ class CalibrationHistory:
                 )
             self._known[key] = estimate(self[name], notion, loss, confidence)
         return self._known[key]
+
+    def _known_chance(
+        self, asked: str, period: str, notion: str | None, loss: str, confidence: float
+    ) -> tuple[float, Chance]:
+        """The error of a period, and how far chance moves it, which `asked` needs."""
+        result, chance = self._estimate(period, notion, loss, confidence)
+        if chance is None:
+            raise ValueError(NO_ROWS.format(asked))
+        return result.value, chance
 
     def _is_enough(self, name: str) -> bool:
         """Whether a period has an error."""
@@ -406,19 +429,20 @@ class CalibrationHistory:
 
 def estimate(
     sketch: CalibrationSketch, notion: str | None, loss: str, confidence: float
-) -> tuple[CalibrationResult, Chance]:
-    """The default error of a sketch with its interval, and how far chance moves it."""
+) -> tuple[CalibrationResult, Chance | None]:
+    """The default error of a sketch with its interval, and how far chance moves it.
+
+    Of a class-wise sketch without rows neither is known, the error alone is.
+    """
     case, method = sketch.case(loss, notion), KernelSmoother()
-    if not len(case.sample.labels):
-        raise ValueError(
-            "Intervals need some rows of a sketch; this one was made with exact_limit=0. Make it "
-            "with a larger one."
-        )
     with one_blas_thread:
         outcome = method.outcome(case, "auto", False)
+        if not len(case.sample.labels):
+            return compose(case, method, outcome, confidence=confidence).without_rows(), None
+        check_rows(case)
         assert outcome.residuals is not None  # the default method is debiased
         model = model_of(case, method, outcome, "auto")
-        chance = Chance.of(model, outcome.residuals, case.n_samples, seed=0)
+        chance = Chance.of(model, outcome.residuals, case.n_drawn, seed=0)
         value = float(np.sum([each.value for each in outcome.estimates]))
         ends = chance.interval(value, confidence)
         ends = within_range(ends, model.problems, model.sample.weights)

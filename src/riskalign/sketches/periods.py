@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 
 from riskalign.data.files.parquet import import_pyarrow
 from riskalign.data.files.sketches import SUFFIX, read_sketch_file
-from riskalign.data.files.whole import write_whole
+from riskalign.data.files.whole import write_together, write_whole
 from riskalign.data.format import SketchFormatError
 from riskalign.data.sources import PARQUET
 from riskalign.sketches.sketch import CalibrationSketch
@@ -126,11 +126,16 @@ def _save_folder(sketches: dict[str, CalibrationSketch], path: Path) -> None:
             "append to that history, remove the files, or save to another folder."
         )
     path.mkdir(parents=True, exist_ok=True)
+    write_together(_changed(files))
+
+
+def _changed(files: dict[Path, CalibrationSketch]) -> Iterator[tuple[Path, bytes]]:
+    """The files whose content is new, one after the other."""
     for file, sketch in files.items():
         blob = sketch.to_bytes()
         known = file.is_file() and file.stat().st_size == len(blob)
         if not known or file.read_bytes() != blob:
-            write_whole(file, blob)
+            yield file, blob
 
 
 def sketch_files(path: Path) -> list[Path]:

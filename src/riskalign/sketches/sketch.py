@@ -11,7 +11,6 @@ from riskalign.bandwidth.criteria import CRITERIA
 from riskalign.bandwidth.result import BandwidthSearch
 from riskalign.bandwidth.search import Bandwidth, Candidates, search_bandwidth
 from riskalign.data.case import Case
-from riskalign.data.notions import NOTIONS, TOP_LABEL
 from riskalign.data.settings import Settings
 from riskalign.data.state import SketchState
 from riskalign.data.validation import as_batch, check_shares, one_of
@@ -24,11 +23,22 @@ from riskalign.inference.calibration_test import CalibrationTest, perform_test
 from riskalign.inference.comparison import Comparison, compared_apart
 from riskalign.methods import KernelSmoother
 from riskalign.methods.curve import ReliabilityCurve, curve_of, grid_points
-from riskalign.options import check_draws, check_seed, loss_of, notion_of, refuse_exact
-from riskalign.pipeline import error_of
+from riskalign.options import (
+    check_draws,
+    check_seed,
+    choose_method,
+    loss_of,
+    named_notion,
+    notion_of,
+    refuse_exact,
+)
+from riskalign.pipeline import check_rows, error_of
 from riskalign.results import CalibrationResult
 
 MOST_CLASSES = 1_000_000
+
+ROUNDING = 1e-13
+"""Rows that stand for so little more than a number of samples stand for that number."""
 
 
 class CalibrationSketch:
@@ -122,7 +132,8 @@ class CalibrationSketch:
     @property
     def is_exact(self) -> bool:
         """Whether the sketch holds the sample itself."""
-        return self._state.rows.complete
+        rows, weighted = self._state.rows, self._state.weighted
+        return rows.complete and not (weighted and any(rows.merged))
 
     def __repr__(self) -> str:
         """One line."""
@@ -242,22 +253,24 @@ class CalibrationSketch:
         """What is asked of the rows so far, for the rooms that answer it."""
         if self.n_samples < 2:
             raise ValueError(
-                "At least two samples are needed (each is estimated from the others); found "
-                f"{self.n_samples}."
+                "At least two samples are needed (each is estimated from the others; rows of "
+                f"weight 0 do not count); found {self.n_samples}."
             )
-        asked = loss_of(loss, self._state.notion, len(self.classes))
-        case = Case.of_state(self._state, asked)
-        if notion == TOP_LABEL.name and self._state.notion.whole_rows:
+        own, asked = self._state.notion, named_notion(notion)
+        case = Case.of_state(self._state, loss_of(loss, own, len(self.classes)))
+        if asked is not None and asked.is_confidence and own.whole_rows:
             case = case.of_top_label()
-        elif notion is not None and one_of("notion", notion, NOTIONS) != self.notion:
+        elif asked is not None and asked is not own:
             raise ValueError(
                 f"`notion={notion!r}` cannot be asked of a {self.notion!r} sketch. Make the sketch "
                 f"with notion={notion!r}."
             )
         if case.notion.joint:
-            _check_rows(case)
+            check_rows(case)
         weights, units = case.problems[0].weights, case.problems[0].units
-        check_shares((weights / units).sum(), weights.sum(), units.max(initial=0.0))
+        # Samples of unequal weight that became one row are more than one.
+        n = np.ceil((weights / units) * (1 - ROUNDING)).sum()
+        check_shares(n, weights.sum(), units.max(initial=0.0))
         return case
 
     def calibration_error(
@@ -265,6 +278,7 @@ class CalibrationSketch:
         *,
         notion: str | None = None,
         loss: str | ProperLoss = "l2",
+        method: KernelSmoother | None = None,
         estimator: str = "debiased",
         bandwidth: Bandwidth | None = None,
         kernel: str = "dirichlet",
@@ -279,13 +293,19 @@ class CalibrationSketch:
     ) -> CalibrationResult:
         """The calibration error of all rows so far; parameters as for `calibration_error`.
 
-        `notion` may be "top-label" for a class-wise or canonical sketch. The result has no
-        `conditional`.
+        `notion` may be "top-label" for a class-wise or canonical sketch. `method` may only be a
+        `KernelSmoother`: the others need all rows. The result has no `conditional`.
         """
         refuse_exact(engine, self.is_exact)
-        method = KernelSmoother(bandwidth, kernel, estimator, candidates, power, start, norm)
+        options = KernelSmoother(bandwidth, kernel, estimator, candidates, power, start, norm)
+        chosen = choose_method(method, options, engine)
+        if not isinstance(chosen, KernelSmoother):
+            raise TypeError(
+                f"`method` of a sketch must be a KernelSmoother; found {method!r}, which needs all "
+                "rows. Pass them to riskalign.calibration_error."
+            )
         case = self.case(loss, notion)
-        result = error_of(case, method, confidence, engine=engine, seed=seed, progress=progress)
+        result = error_of(case, chosen, confidence, engine=engine, seed=seed, progress=progress)
         return result.without_rows()
 
     def compare(
@@ -347,6 +367,7 @@ class CalibrationSketch:
     def select_bandwidth(
         self,
         *,
+        notion: str | None = None,
         loss: str | ProperLoss = "l2",
         criterion: str = "risk-alignment",
         kernel: str = "dirichlet",
@@ -354,8 +375,11 @@ class CalibrationSketch:
         power: float = 2,
         progress: bool | None = None,
     ) -> BandwidthSearch:
-        """The bandwidth of smoothed labels; parameters as for `select_bandwidth`."""
-        case = self.case(loss)
+        """The bandwidth of smoothed labels; parameters as for `select_bandwidth`.
+
+        `notion` may be "top-label" for a class-wise or canonical sketch.
+        """
+        case = self.case(loss, notion)
         return search_bandwidth(
             case.problems,
             KERNELS[one_of("kernel", kernel, KERNELS)],
@@ -405,7 +429,7 @@ class CalibrationSketch:
         check_draws(n_draws)
         check_seed(seed)
         case = self.case("l2", notion)
-        _check_rows(case)
+        check_rows(case)
         return perform_test(case, n_draws, seed, progress, most_samples)
 
     @property
@@ -430,12 +454,3 @@ class CalibrationSketch:
             "brier": brier,
             "ece": float(np.abs(predicted - came).sum() / mass.sum()),
         }
-
-
-def _check_rows(case: Case) -> None:
-    """Refuse questions about rows where a sketch holds none."""
-    if not len(case.sample.labels):
-        raise ValueError(
-            "Canonical errors and the test need rows, and this sketch holds none: it was made with "
-            "exact_limit=0. Make it with a larger one."
-        )

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from riskalign.equations.arrays import IntArray
+from riskalign.equations.arrays import FloatArray, IntArray
 
 SCIENTIFIC = re.compile(r"-?\d\.\d+e[+-]\d\d", re.IGNORECASE)
 LARGEST = 2.0**53
@@ -109,6 +109,21 @@ class Coding(dict[object, int]):
     def numbers(self, labels: Iterable[object]) -> IntArray:
         """Class numbers ``(n,)``."""
         return np.fromiter(map(self.__getitem__, labels), dtype=np.intp)
+
+
+def reject_many(column: str, labels: Iterable[object], scores: FloatArray) -> None:
+    """Refuse labels of more than two classes beside a column with the probability of one."""
+    n = len({spelled(label) for label in labels} - {""})
+    if n <= 2:
+        return
+    classes = bool((scores > 1).any() and (scores == np.floor(scores)).all())
+    looks = " It looks like predicted classes." if classes else ""
+    raise ValueError(
+        f"there is one column of predictions, {column!r}, which would be the probability of one "
+        f"class, but the labels have {n} values.{looks} Give a column of probabilities for each "
+        "class, such as p_0, p_1, p_2, or the predicted class in a column 'pred' and its "
+        "probability in 'confidence'."
+    )
 
 
 class UnknownLabelError(ValueError):

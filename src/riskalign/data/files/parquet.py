@@ -64,7 +64,7 @@ class ParquetTable:
             raise ValueError(f"the file cannot be read ({_first_line(error)}).") from None
 
     def _width(self, numbers: Sequence[str]) -> int:
-        """Numbers a row: columns, or the length of the first row's list."""
+        """Numbers per row: columns, or the length of the first row's list."""
         if len(numbers) != 1 or not self._is_list(self._types[numbers[0]]):
             return len(numbers)
         check_lengths(self._file.metadata, numbers[0])

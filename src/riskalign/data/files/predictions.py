@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from riskalign.data.files.arrays import archive_arrays, archive_keys, single_array
 from riskalign.data.files.columns import Layout, find_layout
-from riskalign.data.files.labels import Coding, Spellings, UnknownLabelError, is_text
+from riskalign.data.files.labels import Coding, Spellings, UnknownLabelError, is_text, reject_many
 from riskalign.data.files.nested import HarnessTable, lone_score
 from riskalign.data.files.parquet import ParquetTable
 from riskalign.data.files.separate import (
@@ -154,7 +154,7 @@ class PredictionFile:
                     yield Predictions(np.array(right, dtype=np.intp), scores, None, own)
                 else:
                     coding = coding or self._coding(numbers.shape[1])
-                    labels = self._numbers(coding, texts[0], first)
+                    labels = self._numbers(coding, texts[0], first, scores)
                     yield Predictions(labels, scores, self._classes, own)
                 first += len(numbers)
         except UnicodeDecodeError:
@@ -174,10 +174,14 @@ class PredictionFile:
             )
         return Coding(n_classes, self._classes)
 
-    def _numbers(self, coding: Coding, labels: list[object], first: int) -> IntArray:
+    def _numbers(
+        self, coding: Coding, labels: list[object], first: int, scores: FloatArray
+    ) -> IntArray:
         try:
             return coding.numbers(labels)
         except UnknownLabelError as error:
+            if scores.ndim == 1 and self._classes is None:
+                reject_many(self._layout.scores[0], labels, scores)
             row = next(i for i, label in enumerate(labels) if label is error.label)
             place = self._table.place(first + row)
             raise ValueError(f"{place}, {self._layout.label!r}: {error}") from None
