@@ -189,7 +189,7 @@ def terms(loss, f, y, R):
 
 
 def calibration_error(y, f, weights, notion, loss, kernel, bandwidths):
-    """Means of all terms, per problem and summed, with R: one bandwidth a problem."""
+    """Means of all terms, per problem and summed, with R: one bandwidth per problem."""
     chosen = loss_of(loss, notion)
     per_problem, conditional = [], []
     for (points, labels), h in zip(problems(notion, f, y), bandwidths, strict=True):

@@ -151,6 +151,28 @@ def test_lower_ends_allow_for_the_skewness_of_the_noise(squares):
         assert ends[0] == pytest.approx(ends[1], rel=0.01)
 
 
+def test_an_interval_where_rounding_swallows_the_skewness():
+    chance = Chance(noise=1e-41, rate=1e-3, removed=1e-21)
+    assert chance.skewness > 1
+    for value in np.linspace(1e-6, 0.1, 200):
+        assert chance.interval(value, 0.95) == Chance(1e-41, 1e-3).interval(value, 0.95)
+
+
+@pytest.mark.parametrize("loss", ["l2", "kl"])
+def test_small_samples_of_good_classifiers_have_an_interval(loss):
+    samples = [([0, 0, 1, 1, 1, 0], [0.01, 0.01, 0.99, 0.99, 0.98, 0.0])]
+    rng = np.random.default_rng(0)
+    for n in range(5, 41):
+        y = rng.integers(0, 2, n)
+        gap = rng.choice([0.0, 0.01, 0.02], n)
+        samples.append((y, np.where(y == 1, 1 - gap, gap)))
+    for y, p in samples:
+        result = ra.calibration_error(y, p, loss=loss, confidence=0.95)
+        low, high = result.interval
+        assert 0 <= low <= high < np.inf
+        assert low <= max(result.value, 0.0) <= high
+
+
 @pytest.mark.parametrize("notion", ["classwise", "canonical", "binary"])
 def test_the_variance_of_gains_is_that_of_drawn_labels(notion):
     """The gains of labels drawn from R, class by class, against the closed form."""

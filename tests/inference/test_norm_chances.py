@@ -80,10 +80,23 @@ def test_worlds_of_a_fitted_start_know_their_norm(notion):
 
 def test_an_interval_allows_for_the_bias_that_hides_the_truth():
     plain, low, high = (NormChance(0.1, bias) for bias in (0.0, -0.05, 0.05))
-    assert plain.interval(0.5, 0.95) == pytest.approx((0.304, 0.696), abs=1e-3)
-    assert low.interval(0.5, 0.95) == pytest.approx((0.304, 0.746), abs=1e-3)
-    assert high.interval(0.5, 0.95) == pytest.approx((0.254, 0.696), abs=1e-3)
-    assert plain.interval(-0.5, 0.95) == pytest.approx((0, 0.196), abs=1e-3)
+    assert plain.interval(0.5, 0.95, 1.0) == pytest.approx((0.304, 0.696), abs=1e-3)
+    assert low.interval(0.5, 0.95, 1.0) == pytest.approx((0.304, 0.746), abs=1e-3)
+    assert high.interval(0.5, 0.95, 1.0) == pytest.approx((0.254, 0.696), abs=1e-3)
+    assert plain.interval(-0.5, 0.95, 1.0) == pytest.approx((0, 0.196), abs=1e-3)
+    assert plain.interval(0.5, 0.95, 0.6) == pytest.approx((0.304, 0.6), abs=1e-3)
+
+
+def test_no_norm_is_beyond_the_farthest_labels():
+    """Of three rows the interval ends where every label is the less likely one."""
+    f = np.array([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]])
+    for notion, norm, most in (
+        ("binary", "l1", np.mean([0.9, 0.8, 0.7])),
+        ("classwise", "l1", 2 * np.mean([0.9, 0.8, 0.7])),
+        ("canonical", "euclidean", np.mean([0.9, 0.8, 0.7]) * 2**0.5),
+    ):
+        result = ra.calibration_error([1, 1, 0], f, notion=notion, norm=norm, confidence=0.95)
+        assert result.interval[1] == pytest.approx(most)
 
 
 def test_some_rows_show_the_chance_of_all():

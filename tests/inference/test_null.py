@@ -279,7 +279,7 @@ def test_representatives_lie_in_the_middle_of_equal_shares():
 
 def counted(counts, unit=1.0):
     n = len(counts)
-    f = np.stack([np.linspace(0.1, 0.9, n), 1 - np.linspace(0.1, 0.9, n)], axis=1)
+    f = np.stack([np.linspace(0.1, 0.5, n), 1 - np.linspace(0.1, 0.5, n)], axis=1)
     counts = np.asarray(counts, float)
     return Sample(f, np.zeros(n, int), counts * unit, ("0", "1"), np.full(n, unit))
 

@@ -10,7 +10,14 @@ from riskalign.equations.losses import L2
 from riskalign.equations.problem import Problem
 from riskalign.equations.starts import STARTS, FittedStart
 from riskalign.methods import KernelSmoother, band
-from riskalign.methods.band import KernelMatrices, narrowed, samples_nearby, spread_of
+from riskalign.methods.band import (
+    END,
+    KernelMatrices,
+    inhabited,
+    narrowed,
+    samples_nearby,
+    spread_of,
+)
 from riskalign.methods.curve import curve_of_problem, shown_of
 from riskalign.smoothing import Tuning
 
@@ -180,7 +187,7 @@ def test_the_variance_is_that_of_labels_drawn_again(estimator, start):
 
     fit = FittedStart.of(problem, STARTS[start]) if estimator == "debiased" else None
     matrices = KernelMatrices(DIRICHLET, points)
-    spread = spread_of(problem, fit, narrow, estimate, matrices)
+    spread = spread_of(problem, fit, narrow, estimate, matrices, np.full(4, 400.0))
     np.testing.assert_allclose(np.cov(np.array(curves).T), spread.covariance, atol=3e-4, rtol=0.3)
     np.testing.assert_allclose(
         spread.constant + spread.share * points * (1 - points),
@@ -231,6 +238,89 @@ def test_a_curve_is_not_a_number_where_no_prediction_lies():
         )
         np.testing.assert_array_equal(np.isnan(curve.conditional), [True, False, True, False, True])
         np.testing.assert_array_equal(curve.local_samples, [0, 50, 0, 50, 0])
+
+
+def over_confident(n, mirror, seed=0):
+    """Log-odds with a scale of 4, of which the truth has half: the last predictions are sparse."""
+    generator = np.random.default_rng(seed)
+    odds = 4 * generator.standard_normal(n) + 1
+    p, R = 1 / (1 + np.exp(-odds)), 1 / (1 + np.exp(-odds / 2))
+    y = (generator.random(n) < R).astype(int)
+    return (1 - y, 1 - p) if mirror else (y, p)
+
+
+def ends_of(y, p, mirror, grid, **options):
+    """R and the ends of its band at points counted from an end, mirrored from 1 to 0."""
+    points = 1 - grid if mirror else grid
+    curve = ra.reliability_curve(y, p, grid=points, notion="binary", progress=False, **options)
+    low, high = curve.band()
+    R = curve.conditional
+    return (1 - R, 1 - high, 1 - low) if mirror else (R, low, high)
+
+
+@pytest.mark.parametrize("mirror", [False, True])
+@pytest.mark.parametrize("options", [{}, {"estimator": "plugin"}, {"estimator": "debiased"}])
+@pytest.mark.parametrize("n", [1_000, 4_000])
+def test_a_curve_stays_with_its_predictions_at_the_ends(n, options, mirror):
+    y, p = over_confident(n, mirror)
+    first = np.min(1 - p if mirror else p)
+    assert 0 < first < END
+    inside = np.geomspace(first, END, 40)
+    R, low, high = ends_of(y, p, mirror, np.concatenate([[0.0], inside]), **options)
+    assert np.nanmin(R[1:]) <= R[0] <= np.nanmax(R[1:])
+    width = high - low
+    assert np.isfinite(width[0])
+    # the outermost points that have a band are those of some 30 neighbours
+    assert width[0] <= 1.2 * np.nanmax(width[1:])
+    assert not width[0] > width[1]  # that of the outermost prediction, if it has one
+
+
+def test_a_crowd_at_the_outermost_prediction_is_the_end_of_its_curve():
+    p = np.repeat([0.001, 0.4, 0.998], [80, 100, 80])
+    y = np.concatenate([np.arange(80) < 4, np.tile([0, 1], 50), np.arange(80) > 6]).astype(int)
+    grid = [0.0, 0.001, 0.4, 0.998, 1.0]
+    for bandwidth in (0.05, "cross-validation"):
+        curve = ra.reliability_curve(y, p, grid=grid, bandwidth=bandwidth, **DEBIASED)
+        for kind in ("pointwise", "simultaneous"):
+            for each in (curve.conditional, *curve.band(kind=kind)):
+                np.testing.assert_array_equal(each[[0, -1]], each[[1, -2]])
+        np.testing.assert_array_equal(curve.local_samples, [80, 80, 100, 80, 80])
+
+
+def test_points_stay_where_predictions_are_or_none_is_near():
+    def moved(p, weights=None):
+        weights = np.ones(len(p)) if weights is None else weights
+        problem = Problem("p", p, np.zeros(len(p), dtype=int), weights, L2.binary)
+        return inhabited(problem, np.array([0.0, 0.3, 1.0]), 0.02).tolist()
+
+    near = np.repeat([1e-6, 0.002, 0.996, 0.9999], [3, 40, 10, 9])
+    assert moved(near) == [0.002, 0.3, 0.996]  # of few, the prediction that most are near
+    assert moved(np.append(near, [0.0, 1.0])) == [0.0, 0.3, 1.0]
+    assert moved(np.append(near, [0.0, 1.0]), np.append(np.ones(62), [0.0, 0.0]))[0] == 0.002
+    assert moved(np.array([0.006, 0.5, 0.99])) == [0.0, 0.3, 1.0]
+
+
+def test_exact_zeros_and_ones_keep_the_ends_of_a_curve():
+    """One class of two is certain: its curve ends at 0 and 1, and the other's near them."""
+    y, p = over_confident(600, mirror=False)
+    certain = np.concatenate([p, np.zeros(40), np.ones(40)])
+    labels = np.concatenate([y, np.zeros(40, dtype=int), np.ones(40, dtype=int)])
+    R, low, high = ends_of(labels, certain, False, np.array([0.0, 1.0]))
+    apart = ends_of(labels, certain, False, np.array([1e-12, 1 - 1e-12]))
+    np.testing.assert_allclose([R, low, high], apart, atol=1e-9)
+
+
+def test_classes_whose_ends_differ_share_their_matrices(monkeypatch):
+    """By rows and by nodes, of three classes of which one has exact zeros."""
+    data = ra.datasets.temperature(900, 3, t2=0.4, seed=0)
+    f = data.y_prob.copy()
+    f[:40, 2] = 0.0
+    f /= f.sum(axis=1, keepdims=True)
+    options = {"notion": "classwise", "bandwidth": 0.05, "grid": [0.0, 0.01, 0.5, 1.0], **DEBIASED}
+    by_rows = ra.reliability_curve(data.y_true, f, **options).band()
+    monkeypatch.setattr(band, "_few", lambda problem, kernel: False)
+    by_nodes = ra.reliability_curve(data.y_true, f, **options).band()
+    np.testing.assert_allclose(by_nodes, by_rows, atol=1e-4)
 
 
 def test_weights_count_by_their_effective_number():

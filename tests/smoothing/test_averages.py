@@ -496,6 +496,18 @@ def test_one_row_of_several_samples_on_a_simplex_is_enough(f, single):
         np.testing.assert_allclose(got[0], [[0.7]], rtol=1e-6)
 
 
+@pytest.mark.parametrize("weights", [[2.0], [2.0, 0.0], [1.0, 1e-30]])
+def test_a_row_without_others_has_no_average(weights):
+    """Its average is shrunk to 0, without a warning."""
+    table = Problem(
+        "p", np.full(len(weights), 0.3), np.zeros(len(weights), int), np.array(weights), L2.binary
+    )
+    smoother = DenseSmoother([table], DIRICHLET)
+    for got in smoother.averages({0: np.full((len(weights), 1), 0.7)}, [Tuning(0.01), Tuning(0.2)]):
+        assert got[0][0] == 0.0
+        assert np.isfinite(got[0]).all()
+
+
 def test_engines_by_structure():
     few, many = one_probability(np.full(1_000, 0.3)), one_probability(np.full(1_001, 0.3))
     joint = simplex_problem(ordinary(1_001, 3))

@@ -11,6 +11,7 @@ import numpy as np
 from riskalign.bandwidth.criteria import CRITERIA, Criterion
 from riskalign.bandwidth.minimum import Minimum, curve_over, lattice_of
 from riskalign.bandwidth.result import BandwidthSearch, Curve
+from riskalign.data.limits import FEWER_PAIRS, NO_PAIRS, announce_pairs
 from riskalign.data.validation import one_of
 from riskalign.equations.arrays import FloatArray, IntArray, as_slice
 from riskalign.equations.kernels import Kernel
@@ -44,6 +45,10 @@ INDISTINCT = 3e-7
 FEW, AFFORDABLE = 5, 20_000
 """Candidates, and samples, up to which exact sums decide between close objectives. Beyond,
 the fast engine's order stands."""
+
+
+PASSES = 14
+"""A search of the kernel's range takes about as many averages over all rows."""
 
 
 Bandwidth = str | float | Sequence[float] | FloatArray | BandwidthSearch
@@ -103,6 +108,7 @@ def search_bandwidth(
     if not isinstance(power, Real) or not power > 0:
         raise ValueError(f"`power` must be a positive number; found {power!r}.")
     given = candidate_set(candidates, kernel, problems[0].n_classes)
+    announce_averages(problems, engine, PASSES if given is None else len(given))
     search = Search(
         problems,
         choose_smoother(problems, kernel, engine),
@@ -113,6 +119,16 @@ def search_bandwidth(
     )
     curves = search.continuous() if given is None else search.over(given)
     return BandwidthSearch(criterion, tuple(curves), per_class)
+
+
+def announce_averages(problems: Sequence[Problem], engine: str, passes: int) -> None:
+    """Announce averages of labels over all pairs of rows if they will take minutes."""
+    joint = not problems[0].one_dimensional
+    if engine == "exact" or joint:
+        averages = passes * len(problems)
+        n_rows = max(len(problem.labels) for problem in problems)
+        cure = FEWER_PAIRS if joint else NO_PAIRS
+        announce_pairs(n_rows, averages, averages * problems[0].n_classes, cure)
 
 
 @dataclass(frozen=True)

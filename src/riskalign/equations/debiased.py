@@ -22,7 +22,7 @@ import numpy as np
 
 from riskalign.equations.arrays import FloatArray
 from riskalign.equations.problem import Problem
-from riskalign.equations.simplex import KEPT_SHARE, mirrored
+from riskalign.equations.simplex import KEPT_SHARE, mirrored, onto_simplex
 from riskalign.equations.starts import moved, scores
 from riskalign.equations.terms import risk_of
 
@@ -85,12 +85,23 @@ class FitNoise:
         return np.maximum(np.sum((slopes @ remaining) * slopes, axis=2), 0.0)
 
 
-def variance_of_average(R: FloatArray, s: FloatArray) -> FloatArray:
-    """The variance of an average of labels with sum of squared weights s, in the form of R.
+def recalibrated(start: FloatArray, smoothed: FloatArray) -> FloatArray:
+    """R = g + W e on the simplex, from g ``(n, K)`` and the averages W e in free columns."""
+    return onto_simplex(start, mirrored(smoothed))
 
-    `R` is ``(n, ..., d)`` and `s` ``(n,)``.
+
+def variance_of(
+    problem: Problem, R: FloatArray, s: FloatArray, noise: FitNoise | None, slopes: FloatArray
+) -> FloatArray:
+    """The variance of R: of averages of labels whose squared weights add up to s, and of the fit.
+
+    `R` is ``(n, d)``, or ``(n, B, d)`` of B label sets; `s` is ``(n,)``, `slopes` ``(n, d, p)``.
     """
-    variance: FloatArray = s.reshape(-1, *(1,) * (R.ndim - 1)) * R * (1 - R)
+    sets = (1,) * (R.ndim - 2)
+    variance: FloatArray = s.reshape(-1, *sets, 1) * R * (1 - R)
+    if noise is not None:
+        of_fit = noise.variance_of_fit(slopes, problem.unit)
+        variance += of_fit.reshape(len(s), *sets, -1)
     return variance
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -61,19 +62,19 @@ class Problem:
         """Weight of one sample of each row, ``(n,)``, which is left out of its own average."""
         return self.weights if self.sample_weights is None else self.sample_weights
 
-    @property
+    @cached_property
     def unit(self) -> float:
         """Mean weight of a sample, each counted by its weight: sum w^2 / sum w."""
         return float(self.weights @ self.units / self.weights.sum())
 
-    @property
+    @cached_property
     def mean_weight(self) -> float:
         """Mean weight of the samples that have one."""
         if self.known_mean_weight is not None:
             return self.known_mean_weight
         return float(self.weights[self.units > 0].sum() / self.n_samples)
 
-    @property
+    @cached_property
     def n_samples(self) -> float:
         """The number of samples that have weight."""
         used = self.units > 0

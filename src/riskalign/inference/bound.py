@@ -65,7 +65,7 @@ def _fine_end(case: Case, model: Model, confidence: float, seed: int) -> float:
     )
     given = [WeightedTunings.given(tuning) for tuning in fine]
     kernels = replace(model, tunings=given, mixtures=())
-    chance = Chance.of(kernels, estimates, case.n_samples, seed)
+    chance = Chance.of(kernels, estimates, case.n_drawn, seed)
     value = sum(each.mean(each.terms) for each in estimates)
     return chance.interval(value, confidence)[1]
 

@@ -35,8 +35,8 @@ from riskalign.data.sample import Sample
 from riskalign.display import help, numbers, svg
 from riskalign.display.notebook import framed
 from riskalign.display.table import Row, text_rows, wrapped
-from riskalign.equations.arrays import BoolArray, FloatArray
-from riskalign.inference.null import draw_labels, one_per_row
+from riskalign.equations.arrays import BoolArray, FloatArray, IntArray
+from riskalign.inference.null import draw_labels, one_per_row, ordering
 from riskalign.inference.views import (
     FREQUENCY,
     GROUPS_PER_CLASS,
@@ -230,16 +230,54 @@ def half_cauchy(p_values: FloatArray, counts: FloatArray) -> FloatArray:
     return counts @ (1 / np.tan(np.pi / 2 * p_values))
 
 
+def whole_samples(sample: Sample) -> tuple[Sample, IntArray]:
+    """Rows that stand for whole numbers of samples of equal weight, and these numbers.
+
+    A row of weights w that stands for a number between k and k + 1 becomes two: one of k samples
+    and one of a single lighter sample, with the same sum of w and of w^2.
+    """
+    assert sample.sample_weights is not None
+    counts = sample.multiplicities
+    number = np.ceil(counts)
+    some = np.flatnonzero(number > counts)
+    if not len(some):
+        return sample, counts.astype(np.int64)
+    m, mean = number[some], sample.weights[some] / number[some]
+    # Of m samples, one is lighter than the mean by (m - 1) d and the others are heavier by d.
+    square = sample.sample_weights[some] * mean - mean**2
+    d = np.sqrt(np.maximum(square, 0.0) / (m - 1))
+    light = sample.take(some)
+    last = np.maximum(mean - (m - 1) * d, 0.0)
+    units = sample.sample_weights.copy()
+    units[some] = mean + d
+    number[some] -= 1
+    heavy = replace(sample, weights=units * number, sample_weights=units)
+    light = replace(light, weights=last, sample_weights=last)
+    places = np.argsort(np.r_[np.arange(len(counts)), some], kind="stable")
+    assert light.sample_weights is not None
+    both = replace(
+        heavy,
+        probabilities=np.concatenate([heavy.probabilities, light.probabilities]),
+        labels=np.concatenate([heavy.labels, light.labels]),
+        weights=np.concatenate([heavy.weights, light.weights]),
+        sample_weights=np.concatenate([units, light.sample_weights]),
+    )
+    counts = np.concatenate([number, np.ones(len(some))])
+    return both.take(places), counts[places].astype(np.int64)
+
+
 def one_per_sample(sample: Sample, seed: int, most: int | None = None) -> Sample:
     """The sample with a row for each of its samples, or for each of a random part of many.
 
     Labels are drawn for samples, so the observed ones must be those of samples too. The part is
     drawn blindly: evenly spaced samples would have labels in the proportions of the whole, with
-    less noise than drawn labels have.
+    less noise than drawn labels have. Rows come in an order that does not depend on that of the
+    classes, because labels are drawn row by row.
     """
+    sample = sample.take(ordering([sample]))
     if sample.sample_weights is None:
         return sample
-    counts = np.rint(sample.weights / sample.sample_weights).astype(np.int64)
+    sample, counts = whole_samples(sample)
     ends = np.cumsum(counts)
     most = min(MOST if most is None else most, NUMBERS // sample.probabilities.shape[1])
     if ends[-1] <= most:

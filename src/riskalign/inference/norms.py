@@ -7,7 +7,8 @@ the mean of T_b less the known norm is its bias. The interval is
 
     [T - z se - max(bias, 0), T + z se - min(bias, 0)],    se^2 = Var_b(T_b),
 
-cut at 0: each end allows for the bias that would put the truth beyond it.
+cut at 0 and at the largest norm that the predictions could have: each end allows for the bias that
+would put the truth beyond it.
 """
 
 from __future__ import annotations
@@ -40,11 +41,12 @@ class NormChance:
         """From T_b less the known norm ``(B,)``, of some samples; `scale` leads to all."""
         return cls(float(np.std(errors, ddof=1)) * scale, float(errors.mean()) * scale)
 
-    def interval(self, value: float, confidence: float) -> tuple[float, float]:
-        """The interval of a norm that was estimated by `value`, cut at 0."""
+    def interval(self, value: float, confidence: float, most: float) -> tuple[float, float]:
+        """The interval of a norm that was estimated by `value`, cut at 0 and at `most`."""
         reach = float(ndtri((1 + confidence) / 2)) * self.error
         low = value - reach - max(self.bias, 0.0)
-        return max(low, 0.0), max(value, 0.0) + reach - min(self.bias, 0.0)
+        high = max(value, 0.0) + reach - min(self.bias, 0.0)
+        return min(max(low, 0.0), most), min(high, most)
 
 
 @dataclass(frozen=True)
@@ -100,27 +102,39 @@ def norm_interval(
     case: Case, model: Model, norm: str, outcome: Outcome, confidence: float, seed: int
 ) -> Interval:
     """The interval of a mean norm, of its sides where it has them, and of each class."""
-    total, own = norm_chances(model, norm, case.n_samples, seed)
+    total, own = norm_chances(model, norm, case.n_drawn, seed)
+    most = [largest(norm, problem) for problem in case.problems]
     values = [estimate.value for estimate in outcome.estimates]
-    pairs = list(zip([each.whole for each in own], values, strict=True))
+    each_class = list(zip([each.whole for each in own], values, most, strict=True))
     found = Interval(
-        total.whole.error, total.whole.interval(float(np.sum(values)), confidence), confidence
+        total.whole.error,
+        total.whole.interval(float(np.sum(values)), confidence, sum(most)),
+        confidence,
     )
     if case.notion.per_class:
         found = replace(
             found,
-            per_class_standard_error=np.array([each.error for each, _ in pairs]),
-            per_class_interval=np.array([each.interval(x, confidence) for each, x in pairs]),
+            per_class_standard_error=np.array([each.error for each, _, _ in each_class]),
+            per_class_interval=np.array([e.interval(x, confidence, m) for e, x, m in each_class]),
         )
     if norm != "l1" or case.notion.joint:
         return found
     assert outcome.residuals is not None
     parts = np.sum([norm_sides(each, norm) for each in outcome.residuals], axis=0).tolist()
     high, low = (
-        Side(value, chance.error, chance.interval(value, confidence))
+        Side(value, chance.error, chance.interval(value, confidence, sum(most)))
         for value, chance in zip(parts, (total.high, total.low), strict=True)
     )
     return replace(found, too_high=high, too_low=low)
+
+
+def largest(norm: str, problem: Problem) -> float:
+    """The norm of a problem if every label is the least likely one: no R is farther from f."""
+    f = Problem.free(problem.predictions)
+    farthest = np.eye(f.shape[1])[f.argmin(axis=1)] - f  # from 1, for one probability
+    if f.shape[1] == 1:
+        farthest = np.maximum(f, 1 - f)
+    return float(problem.weights @ norms_of(norm, farthest)[2] / problem.weights.sum())
 
 
 def of_root(square: Interval, value: float, values: FloatArray) -> Interval:

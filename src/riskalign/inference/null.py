@@ -24,11 +24,11 @@ from riskalign.data.notions import Notion
 from riskalign.data.sample import Sample
 from riskalign.equations.arrays import FloatArray, IntArray, LabelArray, floored_log
 from riskalign.equations.curves import CurveStep, Features, Knots
-from riskalign.equations.debiased import FitNoise, second_order, variance_of_average
+from riskalign.equations.debiased import FitNoise, recalibrated, second_order, variance_of
 from riskalign.equations.kernels import Kernel
 from riskalign.equations.losses import KL, ProperLoss
 from riskalign.equations.problem import Problem
-from riskalign.equations.simplex import completed, log_odds, mirrored, on_simplex, onto_simplex
+from riskalign.equations.simplex import completed, log_odds, on_simplex
 from riskalign.equations.starts import (
     FittedStart,
     Start,
@@ -57,8 +57,8 @@ REPRESENTATIVES = 2
 """Tunings of a problem that stand for all in the null world."""
 
 GOLDEN = (1 + 5**0.5) / 2
-"""Fractions of its multiples are different numbers for all classes, which put predictions in
-order."""
+"""Fractions of its multiples are different numbers for all ranks of a row's probabilities, which
+put predictions in order."""
 
 FEW_PARAMETERS = 3
 """Parameters up to which sums over them are faster written out."""
@@ -234,11 +234,8 @@ class NullWorld:
     def conditional(self, tuning: Tuning) -> tuple[FloatArray, FloatArray]:
         """R of each label set and its variance, ``(n, B, d)`` each."""
         q, s, noise = self._averages(tuning)
-        R = self._on_simplex(q)[:, -q.shape[2] :].reshape(q.shape)
-        variance = variance_of_average(R, s)
-        if noise is not None:
-            variance += noise.variance_of_fit(self._slopes, self.problem.unit)[:, None]
-        return R, variance
+        R = self._recalibrated(q)[:, -q.shape[2] :].reshape(q.shape)
+        return R, variance_of(self.problem, R, s, noise, self._slopes)
 
     def _averages(self, tuning: Tuning) -> tuple[FloatArray, FloatArray, FitNoise | None]:
         """Smoothed residuals ``(n, B, d)``, squares ``(n,)``, and how labels move the start."""
@@ -277,15 +274,14 @@ class NullWorld:
             weights=np.repeat(self.problem.weights, n_sets),
             sample_weights=None,
         )
-        _, refinement = second_order(drawn, self._on_simplex(q), np.repeat(s, n_sets), shift)
+        _, refinement = second_order(drawn, self._recalibrated(q), np.repeat(s, n_sets), shift)
         risk = risk_of(drawn.loss, drawn.labels, drawn.points)
         return (risk - refinement).reshape(self.outcomes.shape)
 
-    def _on_simplex(self, q: FloatArray) -> FloatArray:
+    def _recalibrated(self, q: FloatArray) -> FloatArray:
         """R = start + q, rows of all label sets one after another, ``(n B, K)``."""
         d = q.shape[2]
-        started = self._started.reshape(-1, d)
-        return onto_simplex(completed(started), mirrored(q.reshape(-1, d)))
+        return recalibrated(completed(self._started.reshape(-1, d)), q.reshape(-1, d))
 
 
 def _contracted(residuals: FloatArray, phi: FloatArray) -> FloatArray:
@@ -314,13 +310,29 @@ def _tilted(truth: FloatArray, tilt: FloatArray) -> FloatArray:
 
 
 def draw_labels(g: FloatArray, n_draws: int, generator: np.random.Generator) -> IntArray:
-    """Label sets drawn from rows of g, ``(n, B)``."""
-    cumulated = np.cumsum(g, axis=1)[:, :-1]  # (n, K-1)
+    """Label sets drawn from rows of g, ``(n, B)``.
+
+    A uniform number picks the rank of a class among the probabilities of its row, the largest
+    first, so that the order of the columns does not matter.
+    """
+    classes = np.argsort(-g, axis=1, kind="stable")  # (n, K)
+    cumulated = np.cumsum(np.take_along_axis(g, classes, axis=1), axis=1)[:, :-1]
     uniform = generator.random((len(g), n_draws))
-    labels = np.zeros(uniform.shape, dtype=np.intp)
+    ranks = np.zeros(uniform.shape, dtype=np.intp)
     for column in cumulated.T:
-        labels += uniform > column[:, None]
-    return labels
+        ranks += uniform > column[:, None]
+    return np.take_along_axis(classes, ranks, axis=1)
+
+
+def ordering(samples: Sequence[Sample]) -> IntArray:
+    """An order of rows by their predictions, whatever the order of rows and of classes, ``(n,)``.
+
+    Several samples are those of models for the same rows.
+    """
+    steps = np.modf(GOLDEN * np.arange(1, samples[0].probabilities.shape[1] + 1))[0]
+    keys = (np.sort(sample.probabilities, axis=1) @ steps for sample in samples)
+    order: IntArray = np.argsort(np.sum(list(keys), axis=0), kind="stable")
+    return order
 
 
 def null_sample(
@@ -366,13 +378,8 @@ def systematic_rows(samples: Sequence[Sample], m: int) -> IntArray:
     predictions, so that predictions that differ by rounding alone get the same labels drawn.
     """
     first = samples[0]
-    if first.sample_weights is None:
-        counts = np.ones(len(first.labels))
-    else:
-        counts = np.round(first.weights / first.sample_weights)
-    steps = np.modf(GOLDEN * np.arange(1, first.probabilities.shape[1] + 1))[0]
-    key: FloatArray = np.sum([sample.probabilities @ steps for sample in samples], axis=0)
-    order = np.argsort(key, kind="stable")
+    counts = first.multiplicities
+    order = ordering(samples)
     ends = np.cumsum(counts[order])
     m = int(min(m, ends[-1]))
     places = (np.arange(m) + 0.5) * (ends[-1] / m)

@@ -61,6 +61,9 @@ END = 0.005
 """Half a step of a curve's default grid: what lies within it of exactly 0 or 1 is near them, which
 are infinitely far in log-odds."""
 
+ROUNDING = 1e-9
+"""Numbers of samples that differ by less, relative to the larger one, are the same."""
+
 DRAWS, SEED = 4_000, 0
 """Simulated curves behind a simultaneous band, and their seed."""
 
@@ -91,6 +94,25 @@ def samples_nearby(problem: Problem, points: FloatArray, bandwidth: float) -> Fl
     first = np.where(points == 1, np.searchsorted(p, 1 - END), first)
     total, squares = below[:, last] - below[:, first]
     return np.where(last > first, total**2 / np.maximum(squares, np.finfo(float).tiny), 0.0)
+
+
+def inhabited(problem: Problem, points: FloatArray, bandwidth: float) -> FloatArray:
+    """The points ``(m,)``, with 0 and 1 replaced where predictions are near but none is there.
+
+    In their place stands the outermost prediction within `END` that has `FEWEST` samples near it,
+    or the one that has most: kernels see 0 and 1 far from all data in log-odds, and the very last
+    predictions are too sparse for more than a wide band.
+    """
+    found = points.copy()
+    p = problem.predictions[problem.weights > 0]
+    for end in (0.0, 1.0):
+        at, distance = points == end, np.abs(p - end)
+        within = distance <= END
+        if at.any() and within.any() and distance.min() > 0:
+            candidates = np.unique(p[within])[:: 1 if end == 0 else -1]
+            near = np.minimum(samples_nearby(problem, candidates, bandwidth), FEWEST)
+            found[at] = candidates[np.argmax(near >= near.max() * (1 - ROUNDING))]
+    return found
 
 
 @dataclass(frozen=True)
@@ -250,6 +272,7 @@ def spread_of(
     weighted: WeightedTunings,
     estimate: Callable[[FloatArray], FloatArray],
     matrices: KernelMatrices,
+    local: FloatArray,
 ) -> Spread:
     """The spread of a curve of one probability.
 
@@ -259,6 +282,7 @@ def spread_of(
     weighted : the tunings of the curve
     estimate : the curve: from probabilities ``(m,)`` to R ``(m,)``
     matrices : the kernel, and the points ``(m,)`` where the band is wanted
+    local : samples near each point ``(m,)``, which tell where there is a band
     """
     kernel, points = matrices.kernel, matrices.points
     tunings = narrowed(weighted, kernel)
@@ -284,8 +308,8 @@ def spread_of(
         alike = a @ squares
         share += alike / own[:, 0]
         constant += every - alike
-    enough = samples_nearby(problem, points, weighted.best.bandwidth) >= FEWEST
-    return Spread(curve, centre, np.maximum(constant, 0), np.maximum(share, 0), covariance, enough)
+    constant, share = np.maximum(constant, 0), np.maximum(share, 0)
+    return Spread(curve, centre, constant, share, covariance, local >= FEWEST)
 
 
 def _undersmoothed(
@@ -348,6 +372,10 @@ class KernelMatrices:
         self.points = points
         self._kept: dict[Tuning, FloatArray] = {}
 
+    def moved(self, points: FloatArray) -> KernelMatrices:
+        """Those of other points, most of which are the same."""
+        return self if np.array_equal(points, self.points) else MovedMatrices(self, points)
+
     def of(self, tuning: Tuning, places: Places, some: slice) -> FloatArray:
         """The matrix ``(m, N)`` of some places."""
         if places.span is None:
@@ -358,6 +386,23 @@ class KernelMatrices:
             p = nodes_of(self.kernel).probabilities
             self._kept[tuning] = kernel_matrix(self.kernel, tuning, self.points, p)
         return self._kept[tuning][:, places.span][:, some]
+
+
+class MovedMatrices(KernelMatrices):
+    """The matrices of points of which few are not those of the matrices that are kept."""
+
+    def __init__(self, known: KernelMatrices, points: FloatArray) -> None:
+        super().__init__(known.kernel, points)
+        self._known, self._other = known, points != known.points
+
+    def of(self, tuning: Tuning, places: Places, some: slice) -> FloatArray:
+        """The matrix ``(m, N)`` of some places."""
+        if places.span is None:
+            return super().of(tuning, places, some)
+        found = self._known.of(tuning, places, some).copy()
+        own = self.points[self._other]
+        found[self._other] = kernel_matrix(self.kernel, tuning, own, places.p[some])
+        return found
 
 
 def kernel_matrix(

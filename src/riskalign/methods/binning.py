@@ -10,6 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from riskalign.data.notions import ONE_DIMENSIONAL
 from riskalign.data.validation import one_of
 from riskalign.equations.arrays import BoolArray, FloatArray, IntArray
 from riskalign.equations.problem import Problem
@@ -27,9 +28,6 @@ from riskalign.smoothing.threads import ordered_map
 
 ROUNDING = 1e-12
 """Relative error of sums of weights: a bin that is full up to rounding is full."""
-
-ONE_PROBABILITY = ("binary", "top-label", "classwise")
-"""The notions whose problems are made from one probability."""
 
 DEFINITIONS = {
     "l1": "sum_b n_b/n |mean y - mean f|",
@@ -149,7 +147,7 @@ class _IntervalBins(ByProblem):
         """See `Method`."""
         if self.norm is not None:
             return CLASSICAL
-        return Scope(ONE_PROBABILITY, ("l2",) if self.debias else None)
+        return Scope(ONE_DIMENSIONAL, ("l2",) if self.debias else None)
 
     def definition(self, divergence: str) -> str:
         """See `Method`."""

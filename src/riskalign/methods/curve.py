@@ -25,6 +25,7 @@ from riskalign.methods.band import (
     JointSpread,
     KernelMatrices,
     Spread,
+    inhabited,
     samples_nearby,
     spread_of,
 )
@@ -53,7 +54,8 @@ class ReliabilityCurve:
     ----------
     grid : (m,) probabilities, or (m, K) points of the simplex for canonical curves
     conditional : (m,); class-wise (m, K), one column per class; canonical (m, K). NaN where no
-        prediction lies near the point: `local_samples` is 0 there.
+        prediction lies near the point: `local_samples` is 0 there. At 0 and 1, of which
+        predictions come near without being there, the curve stays where enough of them end.
     density : the estimated density of predictions at the grid, (m,) or (m, K) class-wise
     effective_samples : how many samples share the average, (sum w)^2 / sum w^2, in the shape
         of `density`
@@ -93,9 +95,11 @@ class ReliabilityCurve:
         h = np.ravel(self.bandwidth)
         table = self.conditional.reshape(len(self.grid), -1)
         known = int(np.isfinite(table).any(axis=1).sum())
+        low, high = f"{h.min():.3g}", f"{h.max():.3g}"
         return (
             f"<ReliabilityCurve: {len(self.grid)} points, {known} with predictions near, "
-            f"{len(h)} curve{'s' if len(h) > 1 else ''}, bandwidth {h.min():.3g} to {h.max():.3g}>"
+            f"{len(h)} curve{'s' if len(h) > 1 else ''}, bandwidth "
+            f"{low if low == high else f'{low} to {high}'}>"
         )
 
     def _repr_html_(self) -> str:
@@ -241,14 +245,17 @@ class _Part:
 
 def _part(fitted: _Fitted, matrices: KernelMatrices) -> _Part:
     problem, points = fitted.problem, matrices.points
-    R, support = fitted.at(points)
     if not problem.one_dimensional:
+        R, support = fitted.at(points)
         local = np.where(support.nearby < ALONE, 0.0, support.nearby)
         R = np.where(local[:, None] > 0, R, np.nan)
         return _Part(R, support, local, partial(JointSpread, R, support.effective))
-    local = samples_nearby(problem, points, fitted.weighted.best.bandwidth)
+    h = fitted.weighted.best.bandwidth
+    local = samples_nearby(problem, points, h)
+    points = inhabited(problem, points, h)
+    R, support = fitted.at(points)
     R = np.where(local > 0, R[:, 1], np.nan)
-    return _Part(R, support, local, partial(fitted.spread, matrices))
+    return _Part(R, support, local, partial(fitted.spread, matrices.moved(points), local))
 
 
 def curve_of_problem(
@@ -323,10 +330,14 @@ class _Fitted:
             R = mixed_at(self.estimate, points, R)
         return np.minimum(R, 1.0), best
 
-    def spread(self, matrices: KernelMatrices) -> Spread:
-        """How far the curve of one probability may be from the truth."""
+    def spread(self, matrices: KernelMatrices, local: FloatArray) -> Spread:
+        """How far the curve of one probability may be from the truth; see `spread_of`."""
         fit = self.fit if self.method.smooths_residuals else None
-        return spread_of(self.problem, fit, self.weighted, lambda p: self.at(p)[0][:, 1], matrices)
+
+        def estimate(p: FloatArray) -> FloatArray:
+            return self.at(p)[0][:, 1]
+
+        return spread_of(self.problem, fit, self.weighted, estimate, matrices, local)
 
 
 def shown_of(start: FloatArray, smoothed: FloatArray) -> FloatArray:

@@ -20,12 +20,13 @@ import numpy as np
 from scipy.optimize import isotonic_regression
 from scipy.special import betaincinv
 
+from riskalign.data.notions import ONE_DIMENSIONAL
 from riskalign.display import numbers, svg
 from riskalign.display.notebook import framed
 from riskalign.display.table import Row
 from riskalign.equations.arrays import BoolArray, FloatArray, IntArray
 from riskalign.equations.problem import Problem
-from riskalign.methods.binning import ONE_PROBABILITY, sum_by
+from riskalign.methods.binning import sum_by
 from riskalign.methods.method import ByProblem, Estimate, Scope, plug_in
 
 
@@ -68,7 +69,7 @@ class Isotonic(ByProblem):
     """
 
     norm: ClassVar[None] = None
-    scope: ClassVar[Scope] = Scope(ONE_PROBABILITY)
+    scope: ClassVar[Scope] = Scope(ONE_DIMENSIONAL)
 
     def definition(self, divergence: str) -> str:
         """See `Method`."""

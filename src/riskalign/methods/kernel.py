@@ -12,12 +12,14 @@ from riskalign.bandwidth.result import BandwidthSearch
 from riskalign.bandwidth.search import (
     Bandwidth,
     Candidates,
+    announce_averages,
     candidate_set,
     positive,
     search_bandwidth,
 )
 from riskalign.data.case import Case
 from riskalign.data.limits import announce_errors
+from riskalign.data.notions import JOINT
 from riskalign.data.validation import one_of
 from riskalign.equations.arrays import FloatArray
 from riskalign.equations.kernels import KERNELS
@@ -57,7 +59,7 @@ NORM_WORDS = {
 OF_RESIDUALS = {
     "l1": Scope(losses=("l2",)),
     "l2": Scope(losses=("l2",)),
-    "euclidean": Scope(("canonical",), ("l2",)),
+    "euclidean": Scope(JOINT, ("l2",)),
 }
 """What the norms of smoothed residuals may be asked for; no loss has a part in them."""
 
@@ -173,6 +175,7 @@ class KernelSmoother:
     def _of_labels(self, case: Case, engine: str, progress: bool | None) -> Outcome:
         kernel = KERNELS[self.kernel]
         tunings, search = self.tunings(case, engine, progress)
+        announce_averages(case.problems, engine, 1)
         smoother = choose_smoother(case.problems, kernel, engine)
         estimates = label_estimates(case.problems, smoother, tunings, self.estimator, progress)
         if self.norm is not None:

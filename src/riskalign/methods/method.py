@@ -11,7 +11,7 @@ import numpy as np
 
 from riskalign.bandwidth.result import BandwidthSearch
 from riskalign.data.case import Case
-from riskalign.data.notions import NOTIONS
+from riskalign.data.notions import NOTIONS, OF_ONE_PROBABILITY
 from riskalign.equations.arrays import FloatArray
 from riskalign.equations.losses import ProperLoss
 from riskalign.equations.problem import Problem
@@ -66,7 +66,7 @@ class Scope:
 NORMS = ("l1", "l2", "max")
 """The classical norms of R - f, over bins or samples of one probability."""
 
-CLASSICAL = Scope(("binary", "top-label"), ("l2",))
+CLASSICAL = Scope(OF_ONE_PROBABILITY, ("l2",))
 """Norms are of one probability, and no loss has a part in them: `loss` keeps its default."""
 
 

@@ -12,14 +12,15 @@ from functools import cached_property
 
 import numpy as np
 
-from riskalign.bandwidth.tuning import WeightedTunings, candidate_tunings
+from riskalign.bandwidth.tuning import MOST, MOST_JOINT, WeightedTunings, candidate_tunings
+from riskalign.data.limits import FEWER_PAIRS, NO_PAIRS, announce_pairs
 from riskalign.equations.arrays import FloatArray, IntArray, LabelArray, row_dot
 from riskalign.equations.curves import Knots
-from riskalign.equations.debiased import FitNoise, second_order, variance_of_average
+from riskalign.equations.debiased import FitNoise, recalibrated, second_order, variance_of
 from riskalign.equations.kernels import Kernel
 from riskalign.equations.losses import ProperLoss
 from riskalign.equations.problem import Problem
-from riskalign.equations.simplex import completed, mirrored, onto_simplex
+from riskalign.equations.simplex import completed
 from riskalign.equations.starts import FittedStart, Start, moved, products, slopes_of
 from riskalign.equations.terms import risk_of
 from riskalign.progress import track
@@ -78,10 +79,6 @@ class Started:
     def size(self) -> FloatArray:
         """Sum w <slopes, slopes>, ``(p, p)``."""
         return products(self.problem.weights, self.slopes, self.slopes)
-
-    def estimate(self, smoothed: FloatArray) -> FloatArray:
-        """R on the simplex ``(n, K)``, from smoothed residuals ``(n, d)``."""
-        return onto_simplex(self.truth, mirrored(smoothed))
 
     def with_slopes(self) -> FloatArray:
         """What is smoothed: residuals and slopes, side by side.
@@ -193,6 +190,9 @@ def debiased(
     that the estimate can be read at any row; those of discrete predictions are read at the nearest.
     """
     groups = list(_groups(problems, kernel, engine, start, by_nodes))
+    if engine == "exact" or not problems[0].one_dimensional:
+        searched = len(candidate_tunings(kernel, problems[0].n_classes, candidates))
+        _announce(groups, searched if tunings is None else 0)
     if tunings is None:
         weighted = weigh(groups, kernel, candidates, progress)
     else:
@@ -223,6 +223,26 @@ def _groups(
             group, n_rows = [], 0 if one is None else len(one.labels)
         if one is not None:
             group.append(Started.of(one, start))
+
+
+def _announce(groups: Sequence[Group], n_candidates: int) -> None:
+    """Announce smoothing over all pairs of rows if it will take minutes."""
+    every = [each for started, _ in groups for each in started]
+    first = every[0]
+    n = max(len(each.problem.labels) for each in every)
+    joint, n_classes, d = (
+        not first.problem.one_dimensional,
+        first.problem.n_classes,
+        first.g.shape[1],
+    )
+    rows = min(n, SEARCH_ROWS) if joint else n
+    searched, evaluated = n_candidates * rows / n, 1
+    if n_candidates:
+        evaluated = min(n_candidates, MOST_JOINT if joint else MOST)
+    columns = d + max(d - 1, 1) * len(first.fit.parameters)
+    products = searched * (n_classes + d) + evaluated * (n_classes + columns)
+    cure = FEWER_PAIRS if joint else NO_PAIRS
+    announce_pairs(n, len(every) * (searched + evaluated), len(every) * products, cure)
 
 
 def weigh(
@@ -289,7 +309,7 @@ class _Rows:
 
     def left_out_losses(self, smoothed: FloatArray) -> FloatArray:
         """sum_i w_i <y_i, l(R_i)> of each problem, ``(k,)``, from smoothed residuals ``(N, d)``."""
-        R = onto_simplex(self.truth, mirrored(smoothed))
+        R = recalibrated(self.truth, smoothed)
         each = risk_of(self.loss, self.labels, R)
         each *= self.weights
         return np.add.reduceat(each, self.begins)
@@ -357,11 +377,9 @@ def terms_of(
         push = noise.pushes(problem, started.phi, started.residuals)
         shift = noise.own_shift(started.slopes, push)
         q = q + moved(slopes, push)  # it leaves neighbours' starts too
-    R = started.estimate(q)
+    R = recalibrated(started.truth, q)
     left_out, refinement = second_order(problem, R, s, shift)
-    variance = variance_of_average(R[:, -q.shape[1] :], s)
-    if noise is not None:
-        variance += noise.variance_of_fit(started.slopes, problem.unit)
+    variance = variance_of(problem, R[:, -q.shape[1] :], s, noise, started.slopes)
     return Terms(R, left_out, refinement, variance)
 
 

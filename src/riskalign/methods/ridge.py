@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.linalg import eigh
 
+from riskalign.data.notions import OF_ONE_PROBLEM
 from riskalign.data.validation import one_of
 from riskalign.equations.arrays import BoolArray, FloatArray, IntArray
 from riskalign.equations.problem import Problem
@@ -119,7 +120,7 @@ class Fit:
         )
 
     def factors(self, form: str, penalty: float, psi: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Two matrices, a row a sample, whose products are h(x, x')."""
+        """Two matrices, one row per sample, whose products are h(x, x')."""
         if form == "residual":
             g = psi @ (self.targets / (self.eigenvalues + penalty * self.m**0.75)[:, None])
             return g, g
@@ -214,7 +215,7 @@ class KernelRidge(ByProblem):
     seed: int = 0
 
     norm: ClassVar[None] = None
-    scope: ClassVar[Scope] = Scope(("binary", "top-label", "canonical"), ("l2",))
+    scope: ClassVar[Scope] = Scope(OF_ONE_PROBLEM, ("l2",))
     __repr__: ClassVar = spelled
 
     def __post_init__(self) -> None:

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from riskalign.data.notions import JOINT
 from riskalign.equations.arrays import FloatArray, IntArray
 from riskalign.equations.problem import Problem
 from riskalign.methods.binning import ROUNDING, checked_bins, sum_by
@@ -65,7 +66,7 @@ class SimplexBins(ByProblem):
     Parameters
     ----------
     n_bins : int
-        Bins a class.
+        Bins per class.
 
     References
     ----------
@@ -86,7 +87,7 @@ class SimplexBins(ByProblem):
     n_bins: int
 
     norm: ClassVar[None] = None
-    scope: ClassVar[Scope] = Scope(("canonical",))
+    scope: ClassVar[Scope] = Scope(JOINT)
     __repr__: ClassVar = spelled
 
     def __post_init__(self) -> None:

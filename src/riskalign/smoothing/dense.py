@@ -119,14 +119,18 @@ class DenseSmoother:
         located = flattened(problem, tunings[0].flattening)
         bandwidths = [tuning.bandwidth for tuning in tunings]
         every = np.arange(len(problem.labels)) if rows is None else rows
-        total = np.log(problem.weights.sum() - problem.units[every])
-        points, log_units = located.points[every], np.log(lone_weights(problem)[every])
-        found = []
-        averages = self._at_own(located, self._kernel, values + OFFSET, bandwidths, every)
-        for h, average in zip(bandwidths, averages, strict=True):
+        rest = problem.weights.sum() - problem.units[every]
+        some = rest > 0  # the average of a row without others is shrunk to 0
+        total, known = np.log(rest[some]), every[some]
+        points, log_units = located.points[known], np.log(lone_weights(problem)[known])
+        found = [np.zeros((len(every), values.shape[1])) for _ in bandwidths]
+        if not len(known):
+            return found
+        averages = self._at_own(located, self._kernel, values + OFFSET, bandwidths, known)
+        for h, average, means in zip(bandwidths, averages, found, strict=True):
             log_own = log_units + self._kernel.log_peak(points, h)
             share = shrunk(average.log_density + total, log_own)[:, None]
-            found.append((average.mean - OFFSET) * share)
+            means[some] = (average.mean - OFFSET) * share
         return found
 
     def with_squares(

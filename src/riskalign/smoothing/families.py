@@ -68,7 +68,7 @@ class Bandwidth:
 class Step:
     """How the scores of a bandwidth follow from those of another.
 
-    score = power * (the other's score) + tilt + offset; the tilt is one number a centre, at
+    score = power * (the other's score) + tilt + offset; the tilt is one number per centre, at
     most 0.
     """
 

@@ -16,7 +16,6 @@ from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
-from scipy.interpolate import CubicSpline
 from scipy.sparse import csr_array
 from scipy.special import expit
 
@@ -66,6 +65,8 @@ class Nodes:
             around = (expit(tau * (t + step)) for step in (DIFFERENCE, -DIFFERENCE))
             above, below = (kernel.coordinate(q, resolution) for q in around)
             squared_density += ((above - below) / (2 * DIFFERENCE)) ** 2
+        from scipy.interpolate import CubicSpline  # its import takes a while
+
         arc = CubicSpline(t, np.sqrt(squared_density)).antiderivative()(t)
         self._last = max(int(np.ceil(arc[-1] / SPACING)), 2 * STENCIL)  # inner nodes less one
         place = arc * (self._last / arc[-1])

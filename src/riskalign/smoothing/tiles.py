@@ -69,6 +69,9 @@ class Centres:
         self._place = np.full(len(values), -1)  # of each sample among the centres
         self._place[order.samples[order.places]] = order.places
         self._centres = self.points[order.samples]
+        sums = self._centres.sum(axis=1)  # rows may sum to a little less or more than one
+        self._least_sum = min(float(sums.min(initial=1.0)), 1.0)
+        self._largest_sum = max(float(sums.max(initial=1.0)), 1.0)
         log_weights = np.log(self._samples[order.samples])
         self._bandwidths = list(self._make_bandwidths(bandwidths, log_weights))
         self._families = [
@@ -100,6 +103,7 @@ class Centres:
         self, bandwidths: Sequence[float], log_weights: FloatArray
     ) -> Iterator[Bandwidth]:
         largest = max(0.0, float(self._kernel.queries(self.points.max(axis=0)[None]).max()))
+        largest *= self._largest_sum
         for h, bias in zip(bandwidths, self._biases(bandwidths), strict=True):
             scale = self._kernel.scale(h)
             bias += log_weights
@@ -154,7 +158,9 @@ class Centres:
             total = self._total - self._units[own]
             left_out = self._place[own]
         queries = self._kernel.queries(x)
-        lowest = [family.scale * queries.min() + family.least_bias for family in self._families]
+        least = float(queries.min())  # of a product with a centre, after its sum
+        least *= self._least_sum if least > 0 else self._largest_sum
+        lowest = [family.scale * least + family.least_bias for family in self._families]
         prepared = self._by_precision(queries)
         rooms = [self._sums.room(len(x)) for _ in self._bandwidths]
         tops = [np.zeros(len(x)) for _ in self._families]
