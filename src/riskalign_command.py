@@ -7,7 +7,10 @@ code that is no verdict, 130 after Ctrl-C and 3 for everything else.
 from __future__ import annotations
 
 import os
+import re
 import sys
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TextIO
 
 INTERNAL_ERROR, INTERRUPTED = 3, 130
@@ -16,6 +19,8 @@ INTERNAL_ERROR, INTERRUPTED = 3, 130
 def main() -> int:
     """Run the command line and return its exit code; see `riskalign.cli.main`."""
     try:
+        if sys.argv[1:] == ["--version"] and _print_version():
+            return 0
         from riskalign.cli import main
 
         return main()
@@ -32,6 +37,19 @@ def main() -> int:
     finally:
         for stream in (sys.stdout, sys.stderr):
             _flush(stream)
+
+
+def _print_version() -> bool:
+    """Print the version as the package's file tells it, without importing it; whether it does."""
+    found = find_spec("riskalign")
+    if found is None or found.origin is None:
+        return False
+    text = Path(found.origin).read_text(encoding="utf-8")
+    version = re.search(r'^__version__ = "(.+)"$', text, re.MULTILINE)
+    if version is None:
+        return False
+    print(version.group(1))
+    return True
 
 
 def say(text: str) -> None:

@@ -131,6 +131,51 @@ def test_every_page_is_in_the_navigation():
     )
 
 
+def lines_of_tables(text):
+    """Lines of tables as lists of cells, without those below the headers."""
+    lines = [line.strip().strip("|") for line in text.splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in line.split("|")] for line in lines if "| --- |" not in line]
+
+
+@pytest.mark.parametrize(
+    ("page", "source", "headers"),
+    [
+        (
+            "history.md",
+            "experiments/results/alarm.md",
+            ["scenario | rows per window | error | false", "scenario | rows per window | error |"],
+        ),
+        ("clusters.md", "benchmarks/PAPER.md", ["classes | notion | rows measured"]),
+    ],
+)
+def test_tables_are_those_of_the_results(page, source, headers):
+    """Every line of a table that a page copies is in the file that was measured, and no other."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    expected = lines_of_tables((ROOT / source).read_text(encoding="utf-8"))
+    found = []
+    for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
+        if any(table.startswith(f"| {header}") for header in headers):
+            found += lines_of_tables(table)
+    assert len(found) > 2
+    assert found == expected
+
+
+def test_coverage_and_width_are_those_of_the_results():
+    """The page leaves out the numbers of data sets and says which families were held out."""
+    path = ROOT / "experiments" / "results" / "targets.md"
+    _, _, rest = path.read_text(encoding="utf-8").partition("\n## Coverage and width by family\n")
+    lines = lines_of_tables(rest.partition("\n## ")[0])[1:]
+    text = (DOCS / "interval.md").read_text(encoding="utf-8")
+    _, _, rest = text.partition("\n| family | class-wise: coverage |")
+    found = lines_of_tables(rest.partition("\n\n")[0].partition("\n")[2])
+    assert len(found) == 14
+    families = [re.sub(r" \((held out|new)\)$", "", name) for name, *_ in found]
+    numbers = [[family, *line[1:]] for family, line in zip(families, found, strict=True)]
+    assert numbers == [[line[k] for k in (0, 2, 3, 5, 6)] for line in lines]
+    assert {line[1] for line in lines} == {"210"}  # as the page says
+    assert {line[4] for line in lines} == {"150"}
+
+
 def test_the_tests_behind_every_promise_exist():
     """Links of "What you can rely on" lead to files, and to what they name in them."""
     text = (DOCS / "reliability.md").read_text(encoding="utf-8")

@@ -2,8 +2,10 @@
 
 import importlib.util
 import json
+import re
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import numpy as np
@@ -35,6 +37,73 @@ def test_sketches_in_processes(tmp_path):
 def test_the_page_shows_the_example():
     code = (ROOT / "examples" / "processes.py").read_text().split('"""\n\n', 1)[1].rstrip()
     assert code in (ROOT / "docs" / "clusters.md").read_text()
+
+
+class RemoteFunction:
+    """What `ray.remote` makes of a function; a call of `remote` is a promise of its value."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def remote(self, *arguments):
+        return [self.function(*arguments)]
+
+
+@pytest.fixture
+def engines(monkeypatch):
+    """Stand-ins for Ray and Apache Beam, with what the page uses of them."""
+    ray, beam = types.ModuleType("ray"), types.ModuleType("apache_beam")
+    ray.remote, ray.get = RemoteFunction, lambda promises: [value for (value,) in promises]
+    beam.CombineFn = type("CombineFn", (), {})
+    for module in (ray, beam):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+
+
+@pytest.fixture
+def parts():
+    """Labels and predictions in three parts, and the sketch of all."""
+    found, whole = [], ra.CalibrationSketch()
+    for seed in range(3):
+        g = np.random.default_rng(seed)
+        p = g.random(400)
+        found.append(((g.random(400) < p).astype(int), p))
+        whole.update(*found[-1])
+    return found, whole
+
+
+def snippet(engine):
+    """The code of clusters.md that imports an engine."""
+    text = (ROOT / "docs" / "clusters.md").read_text(encoding="utf-8")
+    (code,) = re.findall(rf"^```py\n(import {engine}\b.*?)^```$", text, re.M | re.S)
+    return code
+
+
+def test_the_code_for_ray(engines, parts, tmp_path):
+    data, whole = parts
+    for k, (y, p) in enumerate(data):
+        pq.write_table(pa.table({"y": y, "p": p}), tmp_path / f"{k}.parquet")
+    names = {"paths": sorted(tmp_path.iterdir())}
+    exec(snippet("ray"), names)
+    assert names["merged"].to_bytes() == whole.to_bytes()
+
+
+def test_the_code_for_beam(engines, parts):
+    data, whole = parts
+    names = {}
+    exec(snippet("apache_beam"), names)
+    combiner = names["Sketch"]()
+    blobs = []
+    for y, p in data:
+        blob = combiner.create_accumulator()
+        rows = list(zip(y.tolist(), p.tolist(), strict=True))
+        for batch in (rows[:150], rows[150:]):
+            blob = combiner.add_input(blob, batch)
+        blobs.append(blob)
+    merged = combiner.merge_accumulators([combiner.create_accumulator(), *blobs])
+    assert merged == whole.to_bytes()
+    expected = whole.calibration_error(confidence=0.95)
+    found = combiner.extract_output(merged)
+    assert (found.value, found.interval) == (expected.value, expected.interval)
 
 
 NOTEBOOKS = sorted(path.stem for path in (ROOT / "examples").glob("*.ipynb"))

@@ -58,3 +58,21 @@ def test_public_names_exist():
     for name in ra.__all__:
         assert getattr(ra, name) is not None
     assert ra.__version__.count(".") == 2
+
+
+def test_the_version_is_told_without_the_package():
+    code = (
+        "import sys\n"
+        "sys.argv = ['riskalign', '--version']\n"
+        "from riskalign_command import main\n"
+        "assert main() == 0\n"
+        "print('numpy' in sys.modules, 'riskalign' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [ra.__version__, "False", "False"]
+
+
+def test_splines_are_loaded_when_they_are_needed():
+    code = "import sys, riskalign\nprint('scipy.interpolate' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

@@ -46,6 +46,7 @@ def pages(tmp_path_factory):
         "hundred": make(100, n=1000),
         "many": make_many(60, 3),
         "few": make(2, n=20),
+        "few3": make(3, n=20),
         "canonical": make(3, notion="canonical", loss="kl"),
         "hostile": make(4, names=[*HOSTILE, "ünï → 日本", "a" * 300]),
     }
@@ -221,6 +222,49 @@ def test_logit_axes(browser, pages):
     assert curve(browser) == before
 
 
+def test_what_lies_beyond_a_logit_axis(browser, tmp_path):
+    """Bins of 0 are triangles at the edge, and the curve does not run along it."""
+    rng = np.random.default_rng(0)
+    p = np.r_[rng.uniform(0, 0.002, 3_000), rng.uniform(0.05, 0.95, 1_000)]
+    y = (rng.random(4_000) < np.where(p > 0.3, p, 0)).astype(int)
+    path = tmp_path / "rare.html"
+    path.write_text(to_html(summarize(y, p, advice=False)), encoding="utf-8")
+    browser.open(path)
+    beyond = "Array.from(document.querySelectorAll('#reliability polygon.beyond title'))"
+    circles = "document.querySelectorAll('#reliability circle.bin').length"
+    logit = browser.run("document.getElementById('logit').checked")
+    for _ in range(2):
+        found = browser.run(f"{beyond}.map((e) => e.textContent).join('; ')")
+        said = "bin beyond the axis" in browser.run(
+            "document.querySelector('#reliability svg').textContent"
+        )
+        assert said == logit == ("observed 0.0%" in found)
+        assert (browser.run(circles) > 14) != logit
+        if logit:
+            bottom = "Number(document.querySelector('#inside rect').getAttribute('height'))"
+            curve_ = "document.querySelector('#reliability g[clip-path] polyline.curve')"
+            lowest = browser.run(f"{curve_}.getBBox().y + {curve_}.getBBox().height")
+            assert lowest > browser.run(bottom) + 50  # it leaves the picture
+        browser.run("document.getElementById('logit').click()")
+        logit = not logit
+    assert browser.complaints() == []
+
+
+def test_few_rows_are_dotted_in_small_diagrams_too(browser, pages):
+    browser.open(pages / "hundred.html")
+    both = "document.querySelectorAll('{} polyline.curve.faint').length"
+    assert browser.run(both.format("#reliability")) > 0
+    assert browser.run(both.format("td.spark")) > 0
+
+
+def test_legends_of_bars_are_not_shown_without_bars(browser, pages):
+    for width, shown in ((1100, True), (360, False)):
+        browser.open(pages / "three.html", width=width)
+        for what in ("svg.gain", ".keys"):
+            box = f"document.querySelector('{what}').getBoundingClientRect().width > 0"
+            assert browser.run(box) == shown
+
+
 READOUT = "document.getElementById('reliability-readout').innerText"
 
 
@@ -325,7 +369,22 @@ def test_print(browser, pages, tmp_path):
     browser.call("Emulation.setEmulatedMedia", media="print")
     assert browser.run("document.getElementById('controls').offsetParent") is None
     assert browser.run("document.querySelector('#classes .scroll').clientHeight") > 250
+    # Chromium leaves buttons out of the heads that it repeats on later pages.
+    button = "document.querySelector('#class-table th button')"
+    assert browser.run(f"getComputedStyle({button}).display") == "contents"
     browser.call("Emulation.setEmulatedMedia", media="")
+
+
+def test_small_diagrams_have_colours_only_for_findings(browser, pages):
+    fills = "#class-table tr{} .spark polygon:is(.over, .under)"
+    count = "document.querySelectorAll('{}').length"
+    seen = []
+    for name in ("ten", "few3"):
+        browser.open(pages / f"{name}.html")
+        assert browser.run(count.format(fills.format(":not([data-beyond])"))) == 0
+        assert browser.run(count.format("#class-table .spark polygon")) > 0
+        seen.append(browser.run(count.format(fills.format("[data-beyond]"))))
+    assert seen[0] > 0 == seen[1]
 
 
 def test_a_hundred_classes_are_small(pages):

@@ -187,7 +187,14 @@ def test_keywords_of_matplotlib_reach_the_line():
 
 def test_no_band_and_bands_of_two_kinds():
     y, p = binary()
-    assert not ra.plots.reliability_diagram(y, p, band=None).collections
+    for none in (None, False, "none"):
+        assert not ra.plots.reliability_diagram(y, p, band=none).collections
+        assert ra.plots.ReliabilityDisplay.from_predictions(y, p, band=none).band is None
+    for wrong in (True, "wide"):
+        with pytest.raises(
+            ValueError, match=f"'simultaneous', or None for no band; found .?{wrong}"
+        ):
+            ra.plots.reliability_diagram(y, p, band=wrong)
     one, all_ = (
         ra.plots.ReliabilityDisplay.from_predictions(y, p, band=band)
         for band in ("pointwise", "simultaneous")
@@ -370,6 +377,30 @@ def test_a_grid_takes_axes():
     assert [ax.get_title() for ax in drawn] == ["class 3", "class 1"]
     with pytest.raises(ValueError, match="one Axes per class, 4; found 2"):
         ra.plots.reliability_grid(*many(), axes=axes[0])
+
+
+def test_a_grid_has_one_legend():
+    y, f = many(n_classes=3)
+    axes = ra.plots.reliability_grid(y, f, bins=15)
+    (legend,) = axes[0].figure.legends
+    texts = [text.get_text() for text in legend.get_texts()]
+    assert len(set(texts)) == len(texts)
+    for kind in ("estimate", "95% band, pointwise", "perfect calibration"):
+        assert kind in texts
+    assert "15 bins of equal width" in texts
+    own = axes[0].figure.subplots(1, 3)
+    ra.plots.reliability_grid(y, f, axes=own)
+    assert len(axes[0].figure.legends) == 1
+
+
+def test_slivers_of_a_band_are_not_drawn():
+    y, p = binary()
+    display = ra.plots.ReliabilityDisplay.from_predictions(y, p)
+    for run, drawn in ((2, 0), (3, 1)):
+        low, high = (np.full(len(display.grid), np.nan) for _ in range(2))
+        low[90 : 90 + run], high[90 : 90 + run] = 0.3, 0.6
+        ax = replace(display, low=low, high=high).plot().ax_
+        assert len(ax.collections) == drawn
 
 
 @pytest.mark.parametrize("scale", ["linear", "logit"])

@@ -41,6 +41,33 @@ def test_the_order_of_rows_does_not_matter():
     assert moved.error_after == pytest.approx(plain.error_after, abs=1e-6)
 
 
+def test_equal_rows_of_different_weights_are_dealt_by_their_weights(monkeypatch):
+    monkeypatch.setattr(gains, "MOST_ROWS", 30)
+    y, p = np.repeat([0, 1, 1], 12), np.repeat([0.2, 0.6, 0.9], 12)
+    weights = np.tile([0.5, 1.0, 2.0, 4.0], 9)
+    order = np.random.default_rng(0).permutation(36)
+    sample = as_sample(y, p, weights)
+    folds = folds_of(sample)
+    moved = folds_of(sample.take(order))
+    for k in range(5):
+        assert sorted(weights[folds == k]) == sorted(weights[order][moved == k])
+    found, same = (
+        recalibration_gains(y[rows], p[rows], sample_weight=weights[rows], methods=["matrix"])[0]
+        for rows in (np.arange(36), order)
+    )
+    assert same.log_loss_after == pytest.approx(found.log_loss_after, rel=1e-9)
+
+
+@pytest.mark.parametrize("p", [[0.65, 0.52], [[0.65, 0.2, 0.15], [0.52, 0.2, 0.28]]])
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_folds_of_a_row_or_two_have_gains(p, n):
+    """Without a warning: a map learnt from one row has nothing to smooth."""
+    p = np.tile(p, (2,) + (1,) * (np.ndim(p) - 1))[:n]
+    gains = recalibration_gains([1, 0, 1, 1][:n], p, methods=list(CALIBRATORS))
+    for gain in gains:
+        assert np.isfinite([gain.log_loss_after, gain.error_after, gain.log_loss_doubt]).all()
+
+
 @pytest.mark.parametrize("method", CALIBRATORS)
 def test_cross_fitted_rows_come_from_maps_that_have_not_seen_them(method):
     data = ra.datasets.class_bias(300, 3, seed=4)

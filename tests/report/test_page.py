@@ -236,6 +236,12 @@ def test_ece_by_chance_is_that_of_drawn_labels(n):
     assert found[0].by_chance == pytest.approx(mean, rel=0.1 if n < 100 else 0.05)
 
 
+def test_the_grid_holds_both_ends():
+    assert GRID[0] == 0
+    assert GRID[-1] == 1
+    assert (np.diff(GRID) > 0).all()
+
+
 def test_curves_break_off_where_no_predictions_lie():
     rng = np.random.default_rng(0)
     p = np.concatenate([rng.uniform(0.1, 0.2, 300), rng.uniform(0.7, 0.8, 300)])

@@ -13,6 +13,7 @@ import pytest
 
 import riskalign as ra
 from riskalign.cli.gates import Check, Limit, check_gates, check_limit
+from riskalign.cli.meter import Meter
 from riskalign.display import svg
 from riskalign.display.judgement import Thresholds, judge
 from riskalign.methods import KernelSmoother
@@ -114,7 +115,7 @@ class TestWords:
         value = 0.004 if grade == "poor" else 0.0004
         result = replace(screen.result, value=value, per_class=np.full(3, value / 3),
                          interval=interval, evidence=None)  # fmt: skip
-        found = replace(screen, result=result, top=None, evidence=None)
+        found = replace(screen, result=result, top=None, evidence=None, test=None)
         assert found.verdict_of(result).grade == grade
         assert expected in said(found)
         assert (grade in text_of(found)) or grade == "unclear"
@@ -145,14 +146,79 @@ class TestWords:
         assert ("no clear direction" in text_of(found)) != clear
 
     def test_the_test_may_find_what_the_interval_does_not(self, screen):
-        none = {"interval": (0.0, 0.1)}
-        calm = replace(screen, result=replace(screen.result, **none), top=None)
+        none = {"interval": (0.0, 0.1), "evidence": None}
+        calm = replace(screen, result=replace(screen.result, **none), top=None, evidence=None)
         assert screen.test.p_value <= 0.05
         assert "The test finds miscalibration all the same" in said(calm)
         assert "all the same" not in said(replace(calm, test=None))
+        named = replace(calm, evidence=screen.evidence)  # classes are off, as has been said
+        assert "off by more than chance" in said(named)
+        assert "all the same" not in said(named)
+
+    @pytest.mark.parametrize(
+        ("high", "headline", "size"),
+        [
+            (0.1, "miscalibrated, by an unclear amount", "the data do not tell how large it is"),
+            (0.0002, "good", "it is no larger than the interval allows"),
+        ],
+    )
+    def test_nothing_denies_what_the_test_finds(self, screen, high, headline, size):
+        wide = replace(screen.result, value=0.0, interval=(0.0, high), evidence=None)
+        found = replace(screen, result=wide, top=None, evidence=None)
+        assert words.headline(found) == f"Class probabilities are {headline}"
+        assert "The interval of the typical gap reaches 0: the typical gap between" in said(found)
+        assert "no evidence" not in said(found)
+        assert size in said(found)
+
+    def test_the_test_is_about_the_classes_whatever_the_confidence_is(self, screen):
+        wide = replace(screen.result, value=0.0, interval=(0.0, 0.1), evidence=None)
+        found = replace(screen, result=wide, evidence=None)
+        assert found.verdict_of(screen.top).significant
+        assert "class probabilities are miscalibrated, by an unclear" in words.headline(found)
+        assert "no evidence" not in said(found)
+
+    def test_a_loss_without_points(self, screen):
+        wide = replace(screen.result, loss="kl", interval=(0.0, 0.1), evidence=None)
+        found = replace(screen, result=wide, top=None, evidence=None)
+        assert "are miscalibrated, by an unclear amount" in words.headline(found)
+        assert "The interval of the calibration error reaches 0" in said(found)
+        assert wide.gap_row().note == "the interval reaches 0"
+        assert "are not shown to be off" in words.headline(replace(found, test=None))
+
+    def test_an_interval_that_reaches_0_does_not_deny_what_else_is_known(self, screen):
+        """Classes that are off, or a slope: there are rows enough to tell that, not how much."""
+        wide = replace(screen.result, interval=(0.0, 0.1))
+        assert "miscalibrated, by an unclear amount" in words.headline(
+            replace(screen, result=wide, top=None, test=None)
+        )
+        unknown = replace(wide, evidence=None)
+        assert "unclear: too few rows to tell" in words.headline(
+            replace(screen, result=unknown, top=None, test=None)
+        )
 
 
 class TestTwoClasses:
+    def test_a_slope_that_is_off_is_evidence(self):
+        data = ra.datasets.temperature(2000, 4, seed=0)
+        y, p = data.y_true == 1, data.y_prob[:, 1]
+        found = summarize(y, p, n_draws=0, **QUICK)
+        assert found.result.interval[0] == 0
+        assert found.result.binary.slope_interval[1] < 1
+        assert "no evidence" not in said(found)
+        assert "are too extreme (slope 0.80, 95% CI 0.71 to 0.89), but the data do not" in said(
+            found
+        )
+        assert "miscalibrated, by an unclear amount" in words.headline(found)
+
+    def test_a_factor_without_a_large_gap_is_named_as_the_reason(self):
+        """The badge of the page has the words of the text."""
+        data = ra.datasets.calibrated(20_000, 2, seed=0)
+        p = data.y_prob[:, 1] / 100
+        y = np.random.default_rng(0).random(len(p)) < p / 2
+        found = summarize(y, p, n_draws=0, **QUICK)
+        assert "poor by the factor" in text_of(found)
+        assert '<span class="badge poor">poor by the factor</span>' in to_html(found)
+
     def test_a_rare_class_is_told_by_its_ratio(self):
         """A rare class whose probability is 1.7 times too high; nothing of the other class."""
         rng = np.random.default_rng(0)
@@ -263,12 +329,38 @@ class TestSurvey:
         options = Options(n_draws=9, pictures=False, advice=False)
         seen = list(survey(sketch, options))
         assert [each.stage for each in seen] == [
-            "scores", "confidence", "classes", "diagrams", "diagrams", "p-value", ""]  # fmt: skip
+            "scores", "confidence", "classes", "classes", "classes", "p-value", ""]  # fmt: skip
         known = [sum(v is not None for v in vars(each).values()) for each in seen]
         assert known == sorted(known)
         assert set(stages(seen[-1])) == {"scores", "confidence", "classes", "p-value"}
         for each in seen[2:]:  # every step can be shown
             text_of(each)
+
+    @pytest.mark.parametrize("pictures", [False, True])
+    @pytest.mark.parametrize("kind", ["binary", "classwise", "many", "few rows"])
+    def test_progress_ends_with_the_last_stage(self, three, monkeypatch, kind, pictures):
+        """Each stage has a cost, and before the last one some of the work is left."""
+        y, p = three.y_true, three.y_prob
+        if kind == "binary":
+            y, p = y == 1, p[:, 1]
+        if kind == "few rows":
+            y, p = y[:50], p[:50]
+        if kind == "many":
+            monkeypatch.setattr("riskalign.report.surveying.MANY", 2)
+            monkeypatch.setattr("riskalign.report.surveying.WORST", 2)
+        meter, shares = Meter(), []
+        options = Options(n_draws=9, pictures=pictures)
+        for each in survey(sketch_of_batches([(y, p)]), options):
+            costs = stages(each)
+            if each.stage:
+                assert each.stage in costs
+                assert each.stage in ("p-value", *list(costs)[:-1])
+            meter.stage(each.stage, costs)
+            said = meter.line(0.0, 1.0)
+            shares.append(int(said.partition(" ... ")[2].partition("%")[0]))
+        assert shares == sorted(shares)
+        assert shares[-2] < 100
+        assert ("diagrams" in costs) == pictures
 
     def test_a_merged_sketch_says_the_same(self, three):
         parts = [slice(0, 150), slice(150, 400)]
@@ -306,6 +398,32 @@ class TestAdvice:
         kernel = replace(gain("kernel", 0.9, 0.0), description="kernel calibrator (smooth)")
         sentence = Advice("binary", 1, (kernel,), True, 500).sentence
         assert sentence.startswith("Recalibrate with the kernel calibrator (smooth): ")
+
+    def test_the_rule_is_said_as_it_is(self):
+        """A gap that is gone may not be worth it: it was less than a point."""
+        gains = (replace(gain("temperature", 0.999, 0.0), error_before=0.006**2),)
+        advice = Advice("binary", 1, gains, True, 500)
+        assert advice.chosen is None
+        assert advice.sentence.endswith(
+            "no method lowers the log loss by 0.5%, and none lowers the typical gap by more than "
+            "half and at least 1 point without raising the log loss."
+        )
+        assert replace(advice, in_points=False).sentence.endswith("lowers the log loss by 0.5%.")
+
+    def test_a_gap_after_recalibration_is_an_estimate(self):
+        advice = Advice("binary", 1, (gain("temperature", 0.9, -0.001),), True, 500)
+        assert "falls from 10.0 pts to about 0 pts," in advice.sentence
+
+    def test_few_rows_are_not_recalibrated(self):
+        data = ra.datasets.temperature(20, 3, t2=0.5, seed=0)
+        found = summarize(data.y_true, data.y_prob, pictures=False)
+        sentence = "Too few rows (20) to try recalibration, which takes at least 100."
+        assert f"What to do\n  {sentence}" in text_of(found, source=("FILE",))
+        assert sentence in to_html(found)
+        assert sentence in to_markdown(found, "name")
+        assert json.loads(to_json(found))["advice"]["gains"] == []
+        none = summarize(data.y_true, data.y_prob, **QUICK)
+        assert "What to do" not in text_of(none)
 
     def test_nothing_to_gain(self):
         data = ra.datasets.calibrated(1_500, 3, seed=0)
@@ -496,6 +614,7 @@ class TestAdviceOfManyRows:
 
 
 def gain(method, log_loss, error):
+    """A gain; before it, the log loss is 1 and the typical gap 10 points."""
     return Gain(method, method, 1.0, log_loss, 0.01, error, "", "", 500)
 
 
@@ -527,8 +646,8 @@ class TestOneRule:
         errors = {k: replace(error, value=-0.001) for k, error in screen.class_errors.items()}
         found = replace(screen, result=result, class_errors=errors)
         assert "no evidence that class probabilities" not in said(found)
-        assert "The error of class probabilities as a whole cannot be told from 0: " in said(found)
-        assert "Even so, " in said(found)
+        uncertain = "How far off class probabilities are as a whole is uncertain: "
+        assert uncertain in said(found)
         for k, off in enumerate(screen.evidence.findings):
             assert words.class_cells(found, k)[4] == ("-" if off else "0")
         grid = found.result.class_grid()
@@ -554,6 +673,27 @@ class TestOneRule:
         assert '<span class="badge bad">poor to bad</span>' in to_html(found)
         raised = judge(0.001, (0.0005, 0.04)).at_least("poor")
         assert raised.words == "poor"
+
+
+class TestBins:
+    """A report by the bins of everyone's ECE shows that number once, and no note on the method."""
+
+    @pytest.mark.parametrize("top_label", [False, True])
+    def test_the_ece_is_shown_once(self, three, top_label):
+        y, p = three.y_true == 1, three.y_prob[:, 1]
+        method = ra.EqualWidthBins(15, norm="l1")
+        found = summarize(y, p, top_label=top_label, method=method, **QUICK)
+        assert "observed frequency of each bin" not in text_of(found)
+        assert "observed frequency of each bin" in text_of(found, verbose=True)
+        names = [row.name for row in words.rows(found)]
+        assert [name for name in names if "ECE" in name or "error" in name] == ["ECE (15 bins)"]
+        assert found.result.value == pytest.approx(found.scores.ece)
+        page = to_html(found)
+        assert page.count("<dt>ECE") == 1
+        assert "<dt>Calibration error" not in page
+        assert f'<span class="badge {found.grade}">' in page
+        ten = summarize(y, p, method=ra.EqualWidthBins(10, norm="l1"), **QUICK)
+        assert "calibration error" in [row.name for row in words.rows(ten)]
 
 
 class TestRows:

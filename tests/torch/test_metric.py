@@ -345,11 +345,13 @@ def test_a_loop_in_the_manner_of_lightning():
     assert "calibration.cells" not in model.state_dict()
 
 
+@pytest.mark.parametrize("name", ["_add", "update"])
 @pytest.mark.parametrize(("notion", "limit"), [("classwise", 60), ("top-label", 0)])
-def test_update_compiles_as_one_graph(notion, limit):
+def test_update_compiles_as_one_graph(notion, limit, name):
+    """So does torchmetrics' wrapper around it."""
     p, y = rows(300, 3)
     metric = CalibrationError(notion, 3, exact_limit=limit)
-    compiled = torch.compile(metric._add, backend="aot_eager", fullgraph=True)
+    compiled = torch.compile(getattr(metric, name), backend="aot_eager", fullgraph=True)
     for part in (slice(0, 100), slice(100, 200), slice(200, 300)):
         compiled(p[part], y[part])
     expected = sketch_of(notion, 3, p, y, exact_limit=limit)

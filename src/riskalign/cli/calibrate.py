@@ -11,8 +11,13 @@ from riskalign.data.files.writing import check_rewritable, rewritten
 from riskalign.data.sample import Sample
 from riskalign.data.validation import as_sample
 from riskalign.equations.arrays import FloatArray, floored_log
-from riskalign.recalibration.calibrators import CALIBRATORS, cross_fitted
-from riskalign.recalibration.fitted import FittedCalibrator, load_calibrator
+from riskalign.recalibration.calibrators import cross_fitted
+from riskalign.recalibration.fitted import (
+    FittedCalibrator,
+    digest_of,
+    fitted_to,
+    load_calibrator,
+)
 from riskalign.recalibration.gains import log_loss
 
 DEFAULT = "kernel"
@@ -42,11 +47,19 @@ def calibrate(options: argparse.Namespace) -> int:
         before, after = (log_loss(sample, f) for f in (sample.probabilities, R))
         change = f" ({after / before - 1:+.1%})" if before else ""
         print_lines([f"log loss {before:.6g} before, {after:.6g} after{change}"])
+        if calibrator is not None and calibrator.rows == digest_of(sample):
+            option = "--fit" if options.load is None else "--load"
+            print_lines(
+                [
+                    "warning: the calibrator was fitted to these very rows, so its gain on other "
+                    f"rows is smaller. Without {option}, each row is left out of its own fit."
+                ]
+            )
         if after > before:
             print_lines(
                 [
-                    "warning: recalibration made the log loss worse. Keep the predictions as they "
-                    "are, or fit the calibrator to more rows."
+                    "warning: recalibration did not lower the log loss. Keep the predictions as "
+                    "they are, or fit the calibrator to more rows."
                 ]
             )
     if options.output is not None:
@@ -93,7 +106,7 @@ def _calibrator(options: argparse.Namespace, sample: Sample) -> tuple[FittedCali
         return None, f"{method} calibrator: {how}"
     if tuple(map(str, calibrator.classes)) != sample.classes:
         raise ValueError(
-            f"{source} is about the classes {_listed(calibrator.classes)}, {options.file} about "
+            f"{source} is about {_listed(calibrator.classes)}, {options.file} about "
             f"{_listed(sample.classes)}. They must be the same, in the same order."
         )
     return calibrator, f"{calibrator.method} calibrator from {source}"
@@ -101,12 +114,11 @@ def _calibrator(options: argparse.Namespace, sample: Sample) -> tuple[FittedCali
 
 def _listed(classes: tuple[object, ...]) -> str:
     more = ", ..." if len(classes) > 8 else ""
-    return ", ".join(map(str, classes[:8])) + more
+    return f"{len(classes)} classes ({', '.join(map(str, classes[:8]))}{more})"
 
 
 def _fitted(options: argparse.Namespace, sample: Sample) -> FittedCalibrator:
-    method = options.method or DEFAULT
-    return FittedCalibrator(method, sample.classes, CALIBRATORS[method](sample))
+    return fitted_to(sample, options.method or DEFAULT)
 
 
 def _sample(options: argparse.Namespace, file: PredictionFile) -> Sample:

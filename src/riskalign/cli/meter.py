@@ -62,16 +62,14 @@ class Meter:
 
     def line(self, share: float, elapsed: float) -> str:
         """The line, if a share of the stage is done after so many seconds."""
-        total, before = sum(self._costs.values()), 0.0
-        for name, cost in self._costs.items():
-            if name == self._stage:
-                break
-            before += cost
+        total = sum(self._costs.values())
         if not total:
             return f"{self._stage} ..."
-        # A stage may report several pieces of work, one after the other: never go back.
-        now = (before + share * self._costs.get(self._stage, 0.0)) / total
-        self._done = max(self._done, now)
+        if self._stage in self._costs:  # a stage without a cost changes nothing
+            stages = list(self._costs)
+            before = sum(self._costs[name] for name in stages[: stages.index(self._stage)])
+            # A stage may report several pieces of work, one after the other: never go back.
+            self._done = max(self._done, (before + share * self._costs[self._stage]) / total)
         if self._done < ENOUGH or f"{self._done:.0%}" == "100%":  # nothing is known to be left
             return f"{self._stage} ... {self._done:.0%}"
         left = elapsed * (1 - self._done) / self._done

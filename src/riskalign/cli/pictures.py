@@ -17,9 +17,10 @@ from riskalign.cli.output import (
 )
 from riskalign.cli.reading import naming, opened
 from riskalign.data.files import PredictionFile
-from riskalign.data.notions import BINARY, CANONICAL, CLASSWISE, TOP_LABEL
+from riskalign.data.notions import BINARY, drawn_notion
 from riskalign.data.validation import RowError, as_sample
 from riskalign.display.table import wrapped
+from riskalign.options import named_notion
 from riskalign.plots import reliability_diagram, reliability_grid
 from riskalign.plots.canvas import pyplot
 from riskalign.plots.problems import is_classwise, problem_of
@@ -29,7 +30,8 @@ from riskalign.report.page import RARE
 def plot(options: argparse.Namespace) -> int:
     """`riskalign plot`."""
     check_picture(options.output)
-    if options.notion == CANONICAL.name:
+    asked = named_notion(options.notion)
+    if asked is not None and asked.joint:
         raise ValueError(
             "the canonical notion has no curve to draw: it is about whole vectors. Use --notion "
             "top-label or classwise."
@@ -55,15 +57,15 @@ def _drawn_classes(figure: Any, n_classes: int) -> Iterator[str]:
 
 
 def _figure(options: argparse.Namespace, file: PredictionFile) -> Any:
-    if file.top_label and (
-        options.pos_label is not None or options.notion not in (None, TOP_LABEL.name)
-    ):
+    n_classes = _n_classes(file)
+    asked = named_notion(options.notion) or drawn_notion(n_classes)
+    of_others = options.notion is not None and not asked.is_confidence
+    if file.top_label and (options.pos_label is not None or of_others):
         raise ValueError("there is only the predicted class's probability. Use --notion top-label.")
     band = None if options.band == "none" else options.band
     drawn: dict[str, Any] = {"band": band, "bins": options.bins}
-    n_classes = _n_classes(file)
     if is_classwise(n_classes, options.pos_label) or (
-        options.pos_label is None and options.notion == CLASSWISE.name
+        options.pos_label is None and asked.per_class
     ):
         predictions = file.read()
         drawn |= {"scale": options.scale or "linear", "from_logits": file.from_logits}
@@ -73,7 +75,7 @@ def _figure(options: argparse.Namespace, file: PredictionFile) -> Any:
             return reliability_grid(*rows, **drawn)[0].figure
         return reliability_diagram(*rows, pos_label=options.pos_label, **drawn).figure
     y, p, subject = _one_probability(options, file)
-    one_class = n_classes == 2 and options.notion != TOP_LABEL.name and not file.top_label
+    one_class = n_classes == 2 and not asked.is_confidence and not file.top_label
     scale = options.scale or ("logit" if one_class and p.mean() < RARE else "linear")
     ax = reliability_diagram(y, p, notion=BINARY.name, scale=scale, **drawn)
     ax.set_xlabel(subject)

@@ -25,11 +25,12 @@ from riskalign.cli.reading import naming, opened
 from riskalign.data.arrow import Reading
 from riskalign.data.files.sketches import SUFFIX, read_sketch_file
 from riskalign.data.format import SketchFormatError
-from riskalign.data.notions import BINARY, NOTIONS, TOP_LABEL
+from riskalign.data.notions import BINARY, NOTIONS
 from riskalign.data.sources import PARQUET, files_of, parquet_files
 from riskalign.display.averages import finite
 from riskalign.display.numbers import points, points_between, shortened
 from riskalign.inference.alarm import Alarm
+from riskalign.options import named_notion
 from riskalign.plots.canvas import pyplot
 from riskalign.report.exchange import harmless
 from riskalign.sketches.batches import sketch_batches, sketch_of_batches
@@ -59,7 +60,7 @@ class SketchSource:
     @property
     def top_label(self) -> bool:
         """Whether only the predicted class's probability is known."""
-        return self.sketch.notion == BINARY.name and self.sketch.classes == OF_PREDICTED
+        return NOTIONS[self.sketch.notion].is_one_class and self.sketch.classes == OF_PREDICTED
 
 
 def inputs_of(paths: Sequence[Path]) -> list[Path]:
@@ -80,8 +81,12 @@ def open_sketch(options: argparse.Namespace, path: Path) -> SketchSource:
     if path.suffix.lower() == SUFFIX:
         _refuse_weight(options, path)
         sketch = load_sketch(path)
-        of_predicted = sketch.classes == OF_PREDICTED and options.notion == TOP_LABEL.name
-        if options.notion not in (None, sketch.notion) and not of_predicted:
+        asked, own = named_notion(options.notion), NOTIONS[sketch.notion]
+        if (
+            asked is not None
+            and asked is not own
+            and not (asked.is_confidence and sketch.classes == OF_PREDICTED)
+        ):
             raise ValueError(
                 f"{path}: --notion {options.notion} cannot be asked of a {sketch.notion} sketch. "
                 "Make the sketch with that --notion."

@@ -152,9 +152,17 @@ class Described:
         return found
 
     def sentence(
-        self, thresholds: Thresholds = DEFAULT, subject: str = "the model", *, many: bool = False
+        self,
+        thresholds: Thresholds = DEFAULT,
+        subject: str = "the model",
+        *,
+        many: bool = False,
+        tested: bool = False,
     ) -> str:
-        """The verdict as a sentence about a subject, which may be a plural."""
+        """The verdict as a sentence about a subject, which may be a plural.
+
+        `tested`: a test finds miscalibration, which is not denied where the interval reaches 0.
+        """
         found = self.verdict(thresholds)
         size, ends = self._size(found), ""
         if found.interval is None:
@@ -169,9 +177,19 @@ class Described:
                     off = "miscalibrated, although by little in percentage points"
             return f"{subject[0].upper()}{subject[1:]} {verb} {off}: the {size}{ends}."
         if self.per_class is not None and self._findings.any():
-            return f"The error of {subject} as a whole cannot be told from 0: the {size}{ends}."
+            return f"How far off {subject} {verb} as a whole is uncertain: the {size}{ends}."
+        if self.binary is not None and self.binary.shape:
+            between = numbers.ratio_between(*self.binary.slope_interval)
+            slope = f"slope {self.binary.slope:.2f}, {self.binary.confidence:.0%} CI {between}"
+            return (
+                f"{subject[0].upper()}{subject[1:]} {verb} {self.binary.shape} ({slope}), but the "
+                f"data do not tell how far off: the {size}{ends}."
+            )
+        if tested:
+            name = GAP if self.in_points else "calibration error"
+            return f"The interval of the {name} reaches 0: the {size}{ends}."
         none = f"We found no evidence that {subject} {verb} miscalibrated"
-        if self.per_class is None and self.direction not in (None, SIDES[0]):
+        if self.is_shown_off:
             none = f"Beyond the averages, we found no evidence that {subject} {verb} miscalibrated"
         if found.grade == "unclear":
             high = f"{numbers.points(found.interval[1])} points{self._per}"
@@ -180,6 +198,17 @@ class Described:
                 "out."
             )
         return f"{none}: the {size}{ends}."
+
+    @property
+    def is_shown_off(self) -> bool:
+        """Whether averages, the slope or single classes are off by more than chance.
+
+        This may be known where the interval of the error reaches 0.
+        """
+        if self.per_class is not None:
+            return bool(self._findings.any())
+        sloped = self.binary is not None and bool(self.binary.shape)
+        return sloped or self.direction not in (None, SIDES[0])
 
     @property
     def _findings(self) -> BoolArray:
@@ -218,7 +247,7 @@ class Described:
         ends = found.interval
         if not self.in_points:
             between = "" if ends is None else " to ".join(map(numbers.number, ends))
-            words = {None: "", False: "no evidence of an error", True: "more than chance"}
+            words = {None: "", False: "the interval reaches 0", True: "more than chance"}
             if self.norm == STATISTIC:
                 return Row("z", numbers.number(self.value), "", self.note, self.definition)
             name = f"{NOTIONS[self.notion].title} calibration error"
@@ -374,15 +403,22 @@ class Described:
         """One line."""
         found = self.verdict()
         size = f"{found.words}, " if self.in_points else ""
+        measure = self.loss if self.norm is None else f"{self.norm} norm"
         ends = "" if self.interval is None else f", interval=({_ends(self.interval)})"
         return (
-            f"<CalibrationResult: {self.notion}, {self.loss}, value={self._shown:.4g}{ends}, "
+            f"<CalibrationResult: {self.notion}, {measure}, value={self._shown:.4g}{ends}, "
             f"{size}n={self.n_samples:,}>"
         )
 
+    @property
+    def _said(self) -> str:
+        """The sentence, and the note where it is not in the details, beside the method."""
+        beside = self.note if self.bandwidth is not None else ""
+        return f"{self.sentence()} {beside}".rstrip()
+
     def __str__(self) -> str:
         """A short table."""
-        lines = [self.title, "", *wrapped(self.sentence(), "  ", WIDE), ""]
+        lines = [self.title, "", *wrapped(self._said, "  ", WIDE), ""]
         lines += text_rows([self.gap_row(), *self.side_rows(), *self.average_rows()], WIDE)
         grid = self.class_grid(name=NAME - 14)
         if grid:
@@ -393,7 +429,7 @@ class Described:
     def _repr_html_(self) -> str:
         """The table and a small diagram, for notebooks."""
         rows = [self.gap_row(), *self.side_rows(), *self.average_rows(), *self.detail_rows()]
-        return framed(self.title, self.sentence(), rows, self._picture(), self.class_grid())
+        return framed(self.title, self._said, rows, self._picture(), self.class_grid())
 
     def _picture(self) -> str:
         if self.per_class is not None and self.evidence is not None:

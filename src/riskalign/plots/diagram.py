@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import expit, logit
 
-from riskalign.equations.arrays import FloatArray
+from riskalign.equations.arrays import BoolArray, FloatArray
 from riskalign.methods.band import FEWEST
 from riskalign.plots.canvas import GREY, SERIES, SMALL, bare, ink
 from riskalign.plots.display import FEW, OUTER, Dots, ReliabilityDisplay
@@ -24,6 +25,9 @@ GID = "riskalign curve"
 
 TICKS = np.array([1e-5, 1e-4, 1e-3, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999, 1 - 1e-4, 1 - 1e-5])
 """Where a logit axis has numbers."""
+
+SLIVER = 3
+"""Points of a curve in a row from which a band is drawn."""
 
 FEWER = f"fewer than {FEWEST:.0f} rows nearby"
 FAINT: dict[str, Any] = {"lw": 1.6, "alpha": 0.75, "ls": (0, (1, 1.4))}
@@ -92,11 +96,29 @@ def _curve(ax: Axes, display: ReliabilityDisplay, style: dict[str, Any]) -> Any:
             label = f"{line.get_label()}: {FEWER}"
             line.set_label("_nothing")
         ax.plot(g, np.where(joined, R, np.nan), color=line.get_color(), label=label, **FAINT)
-    if display.low is not None and display.high is not None and np.isfinite(display.low).any():
-        low, high = display.drawn(display.low), display.drawn(display.high)
+    if display.low is None or display.high is None:
+        return line
+    wide = without_slivers(np.isfinite(display.low))
+    if wide.any():
+        low, high = (np.where(wide, display.drawn(v), np.nan) for v in (display.low, display.high))
         label = f"{display.confidence:.0%} band, {display.band}" if first else None
         ax.fill_between(g, low, high, color=line.get_color(), alpha=0.2, lw=0, label=label)
     return line
+
+
+def without_slivers(known: BoolArray) -> BoolArray:
+    """Points of a band but those in runs too short to be seen as one.
+
+    Examples
+    --------
+    >>> without_slivers(np.array([1, 1, 0, 1, 1, 1], dtype=bool)).astype(int).tolist()
+    [0, 0, 0, 1, 1, 1]
+    """
+    ends = np.flatnonzero(np.diff(np.r_[False, known, False].astype(int)))
+    kept = np.zeros_like(known)
+    for first, last in ends.reshape(-1, 2).tolist():
+        kept[first:last] = last - first >= SLIVER
+    return kept
 
 
 def _dots(
@@ -197,6 +219,25 @@ def _strip(ax: Axes, display: ReliabilityDisplay, number: int, small: bool, colo
         for note in ax.texts:
             if note.get_gid() == GID:
                 note.set_text("predictions of each model")
+
+
+def legend_of_all(axes: Sequence[Axes]) -> None:
+    """One legend below the diagrams of a figure: each kind of mark once."""
+    found: dict[str, Any] = {}
+    for ax in axes:
+        handles, labels = ax.get_legend_handles_labels()
+        for handle, label in zip(handles, labels, strict=True):
+            found.setdefault(label, handle)
+    figure = axes[0].get_figure()
+    assert figure is not None
+    figure.legend(
+        list(found.values()),
+        list(found),
+        loc="outside lower center",
+        ncols=min(len(found), 2 * len(axes), 4),
+        frameon=False,
+        fontsize=SMALL + 1,
+    )
 
 
 def _legend(ax: Axes) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import expit, logit
 
-from riskalign.data.notions import BINARY, CLASSWISE, TOP_LABEL
+from riskalign.data.notions import CLASSWISE, OF_ONE_PROBABILITY
 from riskalign.data.validation import one_of
 from riskalign.equations.arrays import BoolArray, FloatArray, IntArray
 from riskalign.equations.problem import Problem
@@ -37,7 +37,7 @@ OUTER = 1e-5
 """Where a logit axis ends at the latest; what lies beyond is counted in the last bar."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Dots:
     """Groups of rows: what was predicted on average, and how often it came true.
 
@@ -56,6 +56,10 @@ class Dots:
     samples: FloatArray
     label: str
 
+    def __repr__(self) -> str:
+        """One line."""
+        return f"<Dots: {len(self.predicted)} groups of rows, {self.label}>"
+
     @classmethod
     def of(cls, problem: Problem, groups: FloatArray | IntArray, z: float, label: str) -> Dots:
         """The rows of a problem by a number ``(n,)`` that those of one group share."""
@@ -72,7 +76,7 @@ class Dots:
         return cls(p / total, y / total, low, high, n, label)
 
 
-@dataclass
+@dataclass(repr=False)
 class ReliabilityDisplay:
     """A reliability diagram: its numbers, and how to draw them.
 
@@ -121,6 +125,14 @@ class ReliabilityDisplay:
     figure_: Any = field(default=None, repr=False, compare=False)
     line_: Any = field(default=None, repr=False, compare=False)
 
+    def __repr__(self) -> str:
+        """One line."""
+        name = "" if self.name is None else f"{self.name}, "
+        drawn = "no band" if self.band is None else f"{self.confidence:.0%} band, {self.band}"
+        if self.atoms is not None:
+            drawn = f"{len(self.atoms.predicted)} distinct predictions"
+        return f"<ReliabilityDisplay: {name}{self.subject}, {drawn}, n={self.n_samples:,}>"
+
     @classmethod
     def from_predictions(
         cls,
@@ -130,7 +142,7 @@ class ReliabilityDisplay:
         notion: str | None = None,
         pos_label: object = None,
         scale: str = "linear",
-        band: str | None = "pointwise",
+        band: str | bool | None = "pointwise",
         confidence: float = 0.95,
         bins: int | None = None,
         discrete: bool | None = None,
@@ -151,7 +163,7 @@ class ReliabilityDisplay:
         15
         """
         if notion is not None:
-            one_of("notion", notion, (BINARY.name, TOP_LABEL.name))
+            one_of("notion", notion, OF_ONE_PROBABILITY)
         sample, of_curve, of_line = split(y_true, y_prob, options)
         problem, subject = problem_of(sample, notion, pos_label)
         known = None
@@ -210,7 +222,7 @@ class ReliabilityDisplay:
         cls,
         problem: Problem,
         scale: str,
-        band: str | None,
+        band: str | bool | None,
         confidence: float,
         bins: int | None,
         discrete: bool | None,
@@ -220,7 +232,8 @@ class ReliabilityDisplay:
         known: ReliabilityCurve | None = None,
     ) -> ReliabilityDisplay:
         """The numbers of one probability, from its own curve or from one that is known."""
-        kind = "pointwise" if band is None else one_of("band", band, KINDS)
+        band = kind_of_band(band)
+        kind = band or KINDS[0]
         z = critical(confidence, kind)
         if bins is not None and (not isinstance(bins, int | np.integer) or bins < 1):
             raise ValueError(f"`bins` must be a number of bins, 1 or more; found {bins!r}.")
@@ -242,7 +255,6 @@ class ReliabilityDisplay:
                 problem.labels,
                 p,
                 grid=grid,
-                notion=BINARY.name,
                 sample_weight=problem.weights,
                 progress=False,
                 **options,
@@ -309,6 +321,16 @@ class ReliabilityDisplay:
         ax.set_ylabel("observed frequency")
         self.ax_, self.figure_ = ax, ax.get_figure(root=False)
         return self
+
+
+def kind_of_band(band: object) -> str | None:
+    """The kind of a band; None for no band, which is said in several ways."""
+    if band is None or band is False or band == "none":
+        return None
+    if band not in KINDS:
+        known = ", ".join(map(repr, KINDS))
+        raise ValueError(f"`band` must be one of {known}, or None for no band; found {band!r}.")
+    return str(band)
 
 
 def axis_of(p: FloatArray, scale: str) -> tuple[tuple[float, float], FloatArray, FloatArray]:

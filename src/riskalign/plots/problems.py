@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from riskalign.data.notions import BINARY, CLASSWISE, TOP_LABEL
+from riskalign.data.notions import CLASSWISE, drawn_notion
 from riskalign.data.sample import Sample
 from riskalign.data.validation import as_sample
 from riskalign.equations.arrays import FloatArray, IntArray
 from riskalign.equations.losses import L2
 from riskalign.equations.problem import Problem
-from riskalign.options import make_case
+from riskalign.options import named_notion
 
 TOGETHER = 100
 """Classes up to which the curve of one is that of the class-wise error; of more, its own."""
@@ -56,12 +56,12 @@ def problem_of(sample: Sample, notion: str | None, pos_label: object) -> tuple[P
         column = column_of(sample, pos_label)
         subject = named(sample.classes[column])
         problem = CLASSWISE.problems(sample, L2)[column]
-    elif (notion is None and len(sample.classes) > 2) or notion == TOP_LABEL.name:
-        subject = "the predicted class"
-        (problem,) = TOP_LABEL.problems(sample, L2)
     else:
-        subject = named(sample.classes[1])
-        (problem,) = make_case(sample, BINARY.name, "l2").problems
+        n_classes = len(sample.classes)
+        asked = named_notion(notion) or drawn_notion(n_classes)
+        asked.check(n_classes)
+        subject = "the predicted class" if asked.is_confidence else named(sample.classes[1])
+        (problem,) = asked.problems(sample, L2)
     return problem, f"predicted probability of {subject}"
 
 

@@ -12,7 +12,7 @@ from riskalign.data.notions import CLASSWISE
 from riskalign.equations.losses import L2
 from riskalign.estimate import reliability_curve
 from riskalign.plots.canvas import grid_of_axes
-from riskalign.plots.diagram import draw
+from riskalign.plots.diagram import draw, legend_of_all
 from riskalign.plots.display import ReliabilityDisplay, axis_of
 from riskalign.plots.problems import column_of, named, split
 
@@ -30,7 +30,7 @@ def reliability_diagram(
     notion: str | None = None,
     pos_label: object = None,
     scale: str = "linear",
-    band: str | None = "pointwise",
+    band: str | bool | None = "pointwise",
     confidence: float = 0.95,
     bins: int | None = None,
     discrete: bool | None = None,
@@ -58,9 +58,9 @@ def reliability_diagram(
         The class whose probability is drawn, one of `classes` or a column's number.
     scale : {"linear", "logit"}
         "logit" spreads out predictions near 0 and 1.
-    band : {"pointwise", "simultaneous"} or None
+    band : {"pointwise", "simultaneous"}, None or False
         Whether the band holds the truth at each point, or at all points at once, at the rate
-        `confidence`; None draws no band.
+        `confidence`; None, False and "none" draw no band.
     confidence : float
         Level of the band.
     bins : int, optional
@@ -117,7 +117,7 @@ def reliability_grid(
     *,
     pos_labels: Sequence[object] | None = None,
     scale: str = "linear",
-    band: str | None = "pointwise",
+    band: str | bool | None = "pointwise",
     confidence: float = 0.95,
     bins: int | None = None,
     discrete: bool | None = None,
@@ -193,4 +193,6 @@ def reliability_grid(
             ax.set_xlabel("predicted")
         if place is None or place.is_first_col():
             ax.set_ylabel("observed")
+    if axes is None:
+        legend_of_all(chosen[: len(columns)].tolist())
     return chosen[: len(columns)]

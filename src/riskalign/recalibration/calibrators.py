@@ -7,12 +7,11 @@ from functools import partial
 
 import numpy as np
 
-from riskalign.data.hashing import hash_rows
 from riskalign.data.sample import Sample
 from riskalign.equations.arrays import FloatArray, IntArray
-from riskalign.recalibration.forms import PLATT, TEMPERATURE, VECTOR
-from riskalign.recalibration.kernel import Recalibration, Start
-from riskalign.recalibration.scaling import Scaling
+from riskalign.recalibration.forms import MATRIX, PLATT, TEMPERATURE, VECTOR, Form
+from riskalign.recalibration.kernel import Recalibration, Start, order_of_content
+from riskalign.recalibration.scaling import Scaling, announce_fits
 from riskalign.smoothing.threads import ordered_map
 
 FOLDS = 5
@@ -31,6 +30,9 @@ CALIBRATORS: dict[str, Callable[[Sample], Scaling | Recalibration]] = {
 }
 """How each calibrator learns from a sample, by the name that users pass."""
 
+LARGEST: dict[str, Form] = {"temperature": TEMPERATURE, "platt": PLATT, "vector": VECTOR}
+"""The form that takes the longest of what a calibrator fits; "matrix" where none is named."""
+
 
 def folds_of(sample: Sample, n_folds: int = FOLDS) -> IntArray:
     """The fold of each row, ``(n,)``, dealt in the order of a hash of the row's content.
@@ -47,7 +49,7 @@ def folds_of(sample: Sample, n_folds: int = FOLDS) -> IntArray:
     >>> bool((folds == moved[::-1]).all())
     True
     """
-    order = np.argsort(hash_rows(sample.probabilities, sample.labels), kind="stable")
+    order = order_of_content(sample)
     folds = np.empty(len(order), dtype=np.intp)
     folds[order] = np.arange(len(order)) % n_folds
     return folds
@@ -55,6 +57,7 @@ def folds_of(sample: Sample, n_folds: int = FOLDS) -> IntArray:
 
 def cross_fitted(sample: Sample, method: str, n_folds: int = FOLDS) -> FloatArray:
     """Recalibrated predictions ``(n, K)``: each row by a map learnt from the other folds."""
+    announce_fits(sample, LARGEST.get(method, MATRIX), n_folds)
     folds = folds_of(sample, n_folds)
     R = np.empty_like(sample.probabilities)
 

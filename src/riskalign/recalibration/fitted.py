@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,8 @@ import numpy as np
 from riskalign.data.files.arrays import archive_arrays, archive_keys, archive_of
 from riskalign.data.files.labels import is_text
 from riskalign.data.files.whole import write_whole
+from riskalign.data.hashing import hash_rows
+from riskalign.data.sample import Sample
 from riskalign.data.validation import (
     ROW_SUM_TOLERANCE,
     as_probabilities,
@@ -47,6 +49,7 @@ class FittedCalibrator:
     method : name of the method
     classes : labels of the classes, in the order of the columns
     map : the fitted map, from ``(m, K)`` to ``(m, K)``
+    rows : a digest of the rows that it learnt from, in any order; None where it is not known
 
     Examples
     --------
@@ -63,6 +66,7 @@ class FittedCalibrator:
     method: str
     classes: tuple[Any, ...]
     map: Scaling | Recalibration
+    rows: str | None = field(default=None, compare=False)
 
     def __call__(
         self, y_prob: object, *, from_logits: bool = False, normalize: bool = False
@@ -119,7 +123,8 @@ class FittedCalibrator:
         """
         _check_kind(kind)
         head = {"format": FORMAT, "version": VERSION, "method": self.method}
-        state: State = head | {"classes": list(self.classes)} | state_of(self.map)
+        learnt = {} if self.rows is None else {"rows": self.rows}
+        state: State = head | {"classes": list(self.classes)} | learnt | state_of(self.map)
         if kind == ".json":
             listed = {
                 key: value.tolist() if isinstance(value, np.ndarray) else value
@@ -195,7 +200,10 @@ def _of_state(state: State) -> FittedCalibrator:
     found = from_state(state, len(classes))
     if isinstance(found, Recalibration) != (method == "kernel"):
         raise ValueError(f"it does not hold a {method} calibrator.")
-    return FittedCalibrator(method, tuple(classes), found)
+    rows = state.get("rows")  # files of earlier versions have none
+    if rows is not None and not isinstance(rows, str):
+        raise ValueError("its digest of rows must be text.")
+    return FittedCalibrator(method, tuple(classes), found, rows)
 
 
 def _is_label(label: object) -> bool:
@@ -266,4 +274,15 @@ def fit_calibrator(
     """
     one_of("method", method, CALIBRATORS)
     sample = as_sample(y_true, y_prob, sample_weight, from_logits, normalize, ignore_index, classes)
-    return FittedCalibrator(method, sample.classes, CALIBRATORS[method](sample))
+    return fitted_to(sample, method)
+
+
+def fitted_to(sample: Sample, method: str) -> FittedCalibrator:
+    """The calibrator of a checked sample."""
+    return FittedCalibrator(method, sample.classes, CALIBRATORS[method](sample), digest_of(sample))
+
+
+def digest_of(sample: Sample) -> str:
+    """The number of rows, and a sum of their hashes: the same in any order."""
+    total = int(hash_rows(sample.probabilities, sample.labels).sum(dtype=np.uint64))
+    return f"{len(sample.labels)} rows, {total:016x}"

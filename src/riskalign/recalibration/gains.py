@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from riskalign.data.hashing import hash_rows
+from riskalign.data.limits import announce_errors
 from riskalign.data.sample import Sample
 from riskalign.data.validation import as_sample
 from riskalign.display.notebook import framed
@@ -15,7 +15,9 @@ from riskalign.display.numbers import number
 from riskalign.equations.arrays import FloatArray, floored_log
 from riskalign.equations.losses import ProperLoss
 from riskalign.estimate import calibration_error
+from riskalign.options import notion_of
 from riskalign.recalibration.calibrators import CALIBRATORS, cross_fitted
+from riskalign.recalibration.kernel import order_of_content
 
 MOST_ROWS, MOST_NUMBERS = 20_000, 50_000
 """Rows, and probabilities, that are looked at: the rows with the smallest hash, if there are more.
@@ -25,7 +27,7 @@ FOLDS = 3
 """Folds of the cross-fitting. Five take twice the time, and say the same."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Gain:
     """What one way of recalibrating would gain on data that it has not seen.
 
@@ -77,6 +79,15 @@ class Gain:
         """Whether the log loss falls."""
         return self.log_loss_after < self.log_loss_before
 
+    def __repr__(self) -> str:
+        """One line."""
+        errors = (max(error, 0.0) for error in (self.error_before, self.error_after))
+        losses = self.log_loss_before, self.log_loss_after
+        return (
+            f"<Gain: {self.method}, error {' to '.join(map(number, errors))}, "
+            f"log loss {' to '.join(map(number, losses))}, n={self.n:,}>"
+        )
+
     def __str__(self) -> str:
         """One sentence."""
         share = self.removed_share
@@ -88,6 +99,10 @@ class Gain:
             of_error = "raises the calibration error"
         change = self.log_loss_after / self.log_loss_before - 1 if self.log_loss_before else 0.0
         return f"{self.description}: {of_error}, log loss {change:+.1%}"
+
+    def _repr_html_(self) -> str:
+        """A table of one row, for notebooks."""
+        return Gains([self])._repr_html_()
 
 
 class Gains(list[Gain]):
@@ -160,7 +175,8 @@ def gains_of(
     loss: str | ProperLoss = "l2",
 ) -> list[Gain]:
     """The gains of `recalibration_gains`, of a checked sample and all of its rows."""
-    two = sample.probabilities.shape[1] == 2
+    n_classes = sample.probabilities.shape[1]
+    two = n_classes == 2
     if methods is None:
         methods = ("temperature", "platt" if two else "vector", "kernel")
 
@@ -175,6 +191,8 @@ def gains_of(
         )
         return result.value
 
+    if notion_of(notion, n_classes).per_class:
+        announce_errors(n_classes, 1 + len(methods))
     before = sample.probabilities
     loss_before, error_before = log_loss(sample, before), error(before)
     recalibrated = [cross_fitted(sample, method, FOLDS) for method in methods]
@@ -215,8 +233,7 @@ def some_rows(sample: Sample) -> Sample:
     most = most_rows(sample.probabilities.shape[1])
     if len(sample.labels) <= most:
         return sample
-    hashes = hash_rows(sample.probabilities, sample.labels)
-    return sample.take(np.sort(np.argsort(hashes, kind="stable")[:most]))
+    return sample.take(np.sort(order_of_content(sample)[:most]))
 
 
 def log_loss(sample: Sample, f: FloatArray) -> float:

@@ -24,7 +24,7 @@ from scipy.special import logsumexp, softmax
 from riskalign.data.hashing import hash_rows
 from riskalign.data.notions import CANONICAL, CLASSWISE
 from riskalign.data.sample import Sample
-from riskalign.equations.arrays import FloatArray, floored_log
+from riskalign.equations.arrays import FloatArray, IntArray, floored_log
 from riskalign.equations.simplex import onto_simplex
 from riskalign.recalibration.forms import MATRIX, TEMPERATURE, VECTOR, Form, blocks_of
 from riskalign.recalibration.scaling import MOST_LEFT_OUT, Fit, Scaling
@@ -182,5 +182,9 @@ def _enough(sample: Sample, start: str) -> Sample:
     most = MOST_NUMBERS // (len(blocks_of(form, n_classes)) + n_classes * len(form.shared))
     if n <= most:
         return sample
-    hashes = hash_rows(sample.probabilities, sample.labels)
-    return sample.take(np.sort(np.argsort(hashes, kind="stable")[:most]))
+    return sample.take(np.sort(order_of_content(sample)[:most]))
+
+
+def order_of_content(sample: Sample) -> IntArray:
+    """The rows in an order that does not depend on how they came: equal ones by their weight."""
+    return np.lexsort((sample.weights, hash_rows(sample.probabilities, sample.labels)))

@@ -32,10 +32,11 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import softmax
 
+from riskalign.data.limits import announce_scaling
 from riskalign.data.sample import Sample
 from riskalign.equations.arrays import FloatArray, IntArray, floored_log
 from riskalign.recalibration.forms import Features, Form, blocks_of, parts_of
-from riskalign.recalibration.newton import Newton
+from riskalign.recalibration.newton import INFORMED, STEPS, Newton
 from riskalign.smoothing.threads import one_blas_thread
 
 CHUNK = 4_000_000
@@ -43,6 +44,9 @@ CHUNK = 4_000_000
 
 MOST_LEFT_OUT = 30
 """Classes up to which rows are left out of the fit: each takes a K x K system."""
+
+FEW_STEPS = 8
+"""Newton steps, about, where no precisions are learnt."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +112,7 @@ class Fit:
         n, n_classes = f.shape
         form = form.for_sample(n, n_classes)
         centre = weights @ floored_log(f) / weights.sum()
+        announce_fits(sample, form)
         features = Features.of(form, f, centre)
         newton = Newton(features, sample.labels, weights, blocks_of(form, n_classes))
         with one_blas_thread:  # for small matrices, several threads cost more than they save
@@ -145,6 +150,17 @@ class Fit:
             solved = np.linalg.solve(np.eye(K) - VZ, residual[:, :, None])
             left[part] = eta[part] - (Z @ solved)[:, :, 0]
         return left
+
+
+def announce_fits(sample: Sample, form: Form, times: int = 1) -> None:
+    """Announce the fits of a form to samples of this size if they will take minutes."""
+    n, n_classes = sample.probabilities.shape
+    form = form.for_sample(n, n_classes)
+    n_weights = len(blocks_of(form, n_classes))
+    n_features = n * n_classes * (len(form.shared) + len(form.own) + form.crossed)
+    n_entries = min(n * n_weights**2, INFORMED)
+    n_steps = STEPS if form.own else FEW_STEPS
+    announce_scaling((n, n_classes), n_steps, n_features, n_entries, n_weights, times)
 
 
 def _leverages(features: Features, inverse: FloatArray) -> FloatArray:

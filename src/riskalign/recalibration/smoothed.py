@@ -13,6 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
+from riskalign.data.limits import announce_pairs
 from riskalign.data.notions import CANONICAL, default_notion
 from riskalign.data.sample import Sample
 from riskalign.equations.arrays import FloatArray
@@ -157,6 +158,9 @@ class JointSmoothing:
 
     def left_out(self, tunings: Sequence[Tuning]) -> Iterator[FloatArray]:
         """See `Smoothing.left_out`."""
+        n, n_classes = self._residuals.shape
+        cure = "Fewer rows, `notion='classwise'` or one `bandwidth` take less."
+        announce_pairs(n, len(tunings), 2 * n_classes * len(tunings), cure)
         for found in self._smoother.averages({0: self._residuals}, tunings):
             yield found[0]
 

@@ -11,6 +11,9 @@ from typing import Any
 from riskalign.display.numbers import number, points
 from riskalign.recalibration.gains import Gain
 
+ENOUGH = 100
+"""Rows from which recalibration is tried: maps learnt from fewer gain by luck."""
+
 WORTH, VISIBLE = 0.005, 0.01
 """A recalibration is worth it if it saves this share of the log loss, or if the log loss does not
 rise and the typical gap falls by so much and to less than half."""
@@ -30,7 +33,7 @@ class Advice:
     ----------
     notion : whose calibration error is compared
     n_classes : over which a class-wise error is averaged, otherwise 1
-    gains : from the simplest method to the most flexible
+    gains : from the simplest method to the most flexible; none where rows are too few to try any
     in_points : whether errors have a typical gap in percentage points
     n_samples : all rows, of which some were looked at
     """
@@ -78,19 +81,29 @@ class Advice:
     @property
     def sentence(self) -> str:
         """The advice in a sentence."""
+        if not self.gains:
+            return (
+                f"Too few rows ({self.n_samples:,}) to try recalibration, which takes at least "
+                f"{ENOUGH}."
+            )
         chosen = self.chosen
         if chosen is None:
-            halves = " or halves the typical gap" if self.in_points else ""
+            halves = ""
+            if self.in_points:
+                halves = (
+                    ", and none lowers the typical gap by more than half and at least "
+                    f"{100 * VISIBLE:g} point without raising the log loss"
+                )
             return (
                 "Recalibration would gain next to nothing: no method lowers the log loss by "
-                f"0.5%{halves}."
+                f"{WORTH:.1%}{halves}."
             )
         saved = 1 - chosen.log_loss_after / chosen.log_loss_before
         falls = f"the log loss falls by {saved:.1%}"
         if chosen.error_after < chosen.error_before and chosen.error_before > 0:
             name = "typical gap" if self.in_points else "calibration error"
             before, after = self.size(chosen.error_before), self.size(chosen.error_after)
-            falls = f"the {name} falls from {before} to {after}, the log loss by {saved:.1%}"
+            falls = f"the {name} falls from {before} to about {after}, the log loss by {saved:.1%}"
         the = "the " if "calibrator" in chosen.description else ""
         how = f"{the}{chosen.description}"
         return f"Recalibrate with {how}: {falls} (cross-fitted on {self.rows})."

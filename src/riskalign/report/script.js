@@ -29,13 +29,17 @@
   // ---- axes: a probability to a place between 0 and 1 ---------------------------------
 
   const END = data.logit_end;
+  // `at` stays on the axis; `free` may leave it, or be null where nothing is drawn.
   const scales = {
-    linear: { at: (p) => p, ticks: [0, 0.2, 0.4, 0.6, 0.8, 1], edges: data.linear_edges },
+    linear: { at: (p) => p, free: (p) => p, across: (p) => p, ticks: [0, 0.2, 0.4, 0.6, 0.8, 1], edges: data.linear_edges },
     logit: {
       at: (p) => {
         const z = Math.log(p / (1 - p));
         return (Math.max(-END, Math.min(END, z)) + END) / (2 * END);
       },
+      // Curves and bands run off the axis, as 0 and 1 do.
+      free: (p) => (Math.max(-2 * END, Math.min(2 * END, Math.log(p / (1 - p)))) + END) / (2 * END),
+      across: (p) => (Math.abs(Math.log(p / (1 - p))) > END + 0.01 ? null : scales.logit.at(p)),
       ticks: [0.001, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999],
       edges: data.logit_edges,
     },
@@ -112,19 +116,33 @@
   const widthOf = (place) => Math.max(300, Math.min(520, Math.round(place.clientWidth) || 520));
   const heightOf = (W) => Math.min(W - LEFT - RIGHT, 380);
 
-  function legend(svg, x, y, banded, faint) {
+  function legend(svg, x, y, banded, faint, beyond) {
     const items = [["bin", "15 bins"], ["diagonal", "calibrated"]];
+    if (beyond) items.splice(1, 0, ["beyond", "bin beyond the axis"]);
     if (faint) items.unshift(["curve faint", banded ? "few rows" : "estimate, few rows"]);
     if (banded || !faint) items.unshift(["curve", banded ? "estimate, 95% band" : "estimate"]);
     items.forEach(([kind, text], i) => {
       const at = y + 17 * i;
       if (kind === "bin") make(svg, "circle", { class: "bin", cx: x + 10, cy: at - 4, r: 4.5 });
+      else if (kind === "beyond") triangle(svg, x + 10, at - 4, 4.5, 1);
       else {
         if (kind === "curve" && banded) make(svg, "rect", { class: "band", x, y: at - 10, width: 20, height: 12 });
         make(svg, "line", { class: kind, x1: x, x2: x + 20, y1: at - 4, y2: at - 4 });
       }
       make(svg, "text", { x: x + 27, y: at }, text);
     });
+    return items.length;
+  }
+  // A bin beyond the end of the axis: it points there, down (1) or up (-1).
+  function triangle(svg, x, y, r, way) {
+    const corners = [[x - r, y - way * r], [x + r, y - way * r], [x, y + way * r]];
+    return make(svg, "polygon", { class: "bin beyond", points: corners.map((c) => c.map(px).join(",")).join(" ") });
+  }
+  // Where rows are few: a curve without a band, if a band is known elsewhere or rows are few in all.
+  function faintOf(diagram) {
+    const banded = diagram.low.some((end) => end !== null);
+    const few = banded || diagram.linear.reduce((sum, n) => sum + n, 0) < FEW_ROWS;
+    return (i) => few && diagram.R[i] !== null && diagram.low[i] === null;
   }
 
   function drawReliability(diagram, scaleName) {
@@ -150,24 +168,33 @@
     make(svg, "line", { class: "diagonal", x1: LEFT, y1: TOP + up, x2: W - RIGHT, y2: TOP });
     const side = diagram.tab === "confidence" ? ["under-confident", "over-confident"] : ["too low", "too high"];
     make(svg, "text", { class: "side", x: W - RIGHT - 10, y: TOP + up - 12, "text-anchor": "end" }, side[1]);
-    // Where a band is known elsewhere, or rows are few in all, a curve without one rests on few rows.
     const banded = diagram.low.some((end) => end !== null);
-    const few = banded || diagram.linear.reduce((sum, n) => sum + n, 0) < FEW_ROWS;
-    const faint = (i) => few && diagram.R[i] !== null && diagram.low[i] === null;
+    const faint = faintOf(diagram);
     const dotted = diagram.R.some((_, i) => faint(i));
-    make(svg, "text", { class: "side", x: LEFT + 10, y: TOP + (dotted && banded ? 95 : 78) }, side[0]);
-    legend(svg, LEFT + 10, TOP + 18, banded, dotted);
-
     const [predicted, observed, sizes] = diagram.bins, largest = Math.max(...sizes, 1);
+    // 0 and 1 are beyond the ends of a logit axis.
+    const way = (p) => { const z = scale.free(p); return z < 0 ? 1 : z > 1 ? -1 : 0; };
+    const ways = observed.map(way);
+    const n_items = legend(svg, LEFT + 10, TOP + 18, banded, dotted,
+      ways.some((each) => each));
+    make(svg, "text", { class: "side", x: LEFT + 10, y: TOP + 27 + 17 * n_items }, side[0]);
+
     sizes.forEach((n, b) => {
-      const dot = make(svg, "circle", { class: "bin", cx: px(x(predicted[b])), cy: px(y(observed[b])),
-        r: px(2.5 + 6.5 * Math.sqrt(n / largest)) });
+      const r = 2.5 + 6.5 * Math.sqrt(n / largest), at = x(predicted[b]);
+      const edge = ways[b] === 1 ? TOP + up - r - 1 : TOP + r + 1;
+      const dot = ways[b] ? triangle(svg, at, edge, r, ways[b])
+        : make(svg, "circle", { class: "bin", cx: px(at), cy: px(y(observed[b])), r: px(r) });
       make(dot, "title", {}, `bin: ${count(n)} predictions, mean ${percent(predicted[b])}, ` +
         `observed ${percent(observed[b])}`);
     });
-    const place_ = (r) => (r === null ? null : y(r));
-    const xs = data.grid.map(x), ys = diagram.R.map(place_);
-    drawCurve(svg, xs, ys, diagram.low.map(place_), diagram.high.map(place_), faint);
+    const xs = data.grid.map(x), ys = diagram.R.map((r) => (r === null ? null : y(r)));
+    // The curve where it is on the axes: it is cut where it leaves them.
+    const shown = data.grid.map((p) => scale.across(p) !== null);
+    const place_ = (r, i) => (r === null || !shown[i] ? null : TOP + up * (1 - scale.free(r)));
+    const clip = make(make(svg, "clipPath", { id: "inside" }), "rect",
+      { x: LEFT - 3, y: TOP - 2, width: across + 6, height: up + 4 });
+    const inside = make(svg, "g", { "clip-path": `url(#${clip.parentNode.id})` });
+    drawCurve(inside, xs, diagram.R.map(place_), diagram.low.map(place_), diagram.high.map(place_), faint);
 
     const counts = diagram[scaleName], edges = scale.edges, most = Math.max(...counts, 1);
     const bars = counts.map((n, b) => {
@@ -192,7 +219,7 @@
       cursor.setAttribute("visibility", "visible");
       vertical.setAttribute("x1", xs[i]);
       vertical.setAttribute("x2", xs[i]);
-      dot.setAttribute("visibility", r === null ? "hidden" : "inherit");
+      dot.setAttribute("visibility", r === null || way(r) ? "hidden" : "inherit");
       if (r !== null) { dot.setAttribute("cx", xs[i]); dot.setAttribute("cy", ys[i]); }
       const there = `${count(counts[bin])} predictions from ${percent(edges[bin])} to ${percent(edges[bin + 1])}`;
       readout.textContent = r === null
@@ -272,7 +299,7 @@
     rows.forEach((row) => {
       const place = numberOf(row);
       if (place === undefined) return;
-      drawSpark(row.querySelector(".spark"), data.diagrams[place]);
+      drawSpark(row.querySelector(".spark"), data.diagrams[place], row.hasAttribute("data-beyond"));
       const button = document.createElement("button");
       button.type = "button";
       button.textContent = names.get(row);
@@ -328,8 +355,9 @@
     return (number) => rows.forEach((row) =>
       row.setAttribute("aria-current", String(numberOf(row) === number)));
   }
-  // The curve of a class, filled towards the diagonal by the side on which it errs.
-  function drawSpark(cell, diagram) {
+  // The curve of a class, filled towards the diagonal by the side on which it errs; without colour
+  // where that may be chance.
+  function drawSpark(cell, diagram, beyond) {
     const side = 34, y = (r) => side * (1 - r);
     const svg = make(cell, "svg", { viewBox: `-1 -1 ${side + 2} ${side + 2}`, "aria-hidden": "true" });
     make(svg, "rect", { class: "frame", x: 0, y: 0, width: side, height: side });
@@ -344,11 +372,11 @@
       });
       pieces.forEach(({ over, run: part }) => {
         const back = part.slice().reverse().map((i) => px(xs[i]) + "," + px(y(data.grid[i])));
-        make(svg, "polygon", { class: over ? "over" : "under", points: line(part, xs, ys).concat(back).join(" ") });
+        make(svg, "polygon", { class: beyond ? (over ? "over" : "under") : "chance", points: line(part, xs, ys).concat(back).join(" ") });
       });
     }
     make(svg, "line", { class: "diagonal", x1: 0, y1: side, x2: side, y2: 0 });
-    drawCurve(svg, xs, ys, null, null);
+    drawCurve(svg, xs, ys, null, null, faintOf(diagram));
   }
 
   // ---- all together -------------------------------------------------------------------

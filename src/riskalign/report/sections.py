@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from riskalign.data.notions import NOTIONS
@@ -14,11 +15,17 @@ from riskalign.display.table import Row
 from riskalign.recalibration.gains import Gain
 from riskalign.report import words
 from riskalign.report.advice import Advice
-from riskalign.report.screen import Screen
+from riskalign.report.screen import Scores, Screen
 from riskalign.results import CalibrationResult
 
 SHOWN = 20
 """Classes that the table shows before it is asked for more."""
+
+RULE = (
+    " The marked method has the lowest log loss, or is a simpler one that does about as well and "
+    "leaves hardly more error."
+)
+"""How `Advice.chosen` is found."""
 
 BAR, HALF = 120, 60
 """Width of an interval bar, and where its 0 is."""
@@ -67,19 +74,23 @@ def _cards(screen: Screen) -> Iterator[tuple[Row, str, str]]:
     first = True
     for answer in screen.answers:
         row = answer.gap_row(screen.options.thresholds)
-        found = screen.verdict_of(answer)
         note = f"{level} {row.interval}" if row.interval else ""
-        yield row, note, found.words if answer.in_points else ""
+        if screen.scores is not None and words.is_ece(screen, answer):
+            row = replace(words.ece_row(screen.scores), note=row.note)
+            note = _by_chance(screen.scores)
+        yield row, note, row.note if answer.in_points else ""
         if first:
             yield from _average_cards(answer, level)
         first = False
     if screen.scores is not None and len(screen.answers) == 1 and not screen.one_class:
         row = next(row for row in words.rows(screen) if row.name == "accuracy")
         yield row, f"mean confidence {numbers.percent(screen.scores.confidence)}", ""
-    if screen.scores is not None:
-        row = next(row for row in words.rows(screen) if row.name.startswith("ECE"))
-        chance = points(screen.scores.ece_by_chance)
-        yield row, f"a calibrated model shows {chance} pts by chance", ""
+    if screen.scores is not None and not any(words.is_ece(screen, a) for a in screen.answers):
+        yield words.ece_row(screen.scores), _by_chance(screen.scores), ""
+
+
+def _by_chance(scores: Scores) -> str:
+    return f"a calibrated model shows {points(scores.ece_by_chance)} pts by chance"
 
 
 def _average_cards(answer: CalibrationResult, level: str) -> Iterator[tuple[Row, str, str]]:
@@ -94,7 +105,7 @@ def _average_cards(answer: CalibrationResult, level: str) -> Iterator[tuple[Row,
 
 
 def _card(row: Row, note: str, grade: str) -> str:
-    worst = html.escape(grade.split()[-1]) if grade else ""
+    worst = html.escape(grade.removesuffix(" by the factor").split()[-1]) if grade else ""
     badge = f'<span class="badge {worst}">{html.escape(grade)}</span>' if grade else ""
     name = row.name[0].upper() + row.name[1:]
     return (
@@ -240,7 +251,7 @@ def _share_bar(part: float | None, text: str) -> str:
     return (
         '<svg class="share" viewBox="0 0 40 10" aria-hidden="true">'
         f'<rect class="rest" width="40" height="10"/><rect class="part" width="{width:.1f}" '
-        f'height="10"/></svg>{html.escape(text)}'
+        f'height="10"/></svg><span class="percent">{html.escape(text)}</span>'
     )
 
 
@@ -249,6 +260,9 @@ def advice_section(screen: Screen, source: Sequence[str]) -> str:
     advice = screen.advice
     if advice is None:
         return ""
+    title = '<section aria-labelledby="todo"><h2 id="todo">What to do</h2>'
+    if not advice.gains:
+        return f"{title}<p>{minus(advice.sentence)}</p></section>"
     heads = ("method", "typical gap" if advice.in_points else "error", "", "log loss", "")
     head = "".join(f'<th scope="col">{name}</th>' for name in heads)
     errors = [e for gain in advice.gains for e in (gain.error_before, gain.error_after)]
@@ -258,14 +272,15 @@ def advice_section(screen: Screen, source: Sequence[str]) -> str:
     shown = f'<p class="command"><code>{html.escape(command)}</code></p>' if command else ""
     about = NOTIONS[advice.notion].subject.format(name=words.positive(screen))
     return (
-        '<section aria-labelledby="todo"><h2 id="todo">What to do</h2>'
-        f'<p>{minus(advice.sentence)}</p>{shown}<div class="scroll"><table class="gains"><thead>'
-        f"<tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
-        f'<p class="caption"><span class="key before"></span>before <span class="key after"></span>'
-        'after, if better <span class="key worse"></span>after, if worse. '
+        f'{title}<p>{minus(advice.sentence)}</p>{shown}<div class="scroll"><table class="gains">'
+        f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
+        '<p class="caption"><span class="keys"><span class="key before"></span>before '
+        '<span class="key after"></span>after, if better '
+        '<span class="key worse"></span>after, if worse. </span>'
         f"Typical gap ({html.escape(about)}) and log loss, before and after, "
-        f"cross-fitted on {advice.rows}: each row is recalibrated by a map fitted on other rows."
-        "</p></section>"
+        f"cross-fitted on {advice.rows}: each row is recalibrated by a map fitted on other rows. "
+        "These are estimates: 0 means that no gap can be seen in these rows."
+        f"{RULE if advice.chosen else ''}</p></section>"
     )
 
 

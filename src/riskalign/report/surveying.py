@@ -13,14 +13,15 @@ from typing import Any
 import numpy as np
 
 from riskalign.data.case import Case
-from riskalign.data.notions import NOTIONS, TOP_LABEL
+from riskalign.data.notions import BINARY, NOTIONS, TOP_LABEL
 from riskalign.equations.evidence import ClassEvidence
 from riskalign.equations.problem import Problem
 from riskalign.inference.null import one_per_row, systematic_rows
+from riskalign.options import named_notion
 from riskalign.pipeline import error_of
 from riskalign.progress import track
 from riskalign.recalibration.gains import gains_of, most_rows
-from riskalign.report.advice import Advice
+from riskalign.report.advice import ENOUGH, Advice
 from riskalign.report.diagrams import GRID, Bins, Diagram, diagrams
 from riskalign.report.screen import ClassError, Options, Scores, Screen
 from riskalign.results import CalibrationResult
@@ -33,9 +34,6 @@ the most evidence are."""
 
 WORST = 20
 """Classes that are estimated if there are many."""
-
-ENOUGH = 100
-"""Rows from which recalibration is tried: maps learnt from fewer gain by luck."""
 
 FEW = 20
 """Classes up to which recalibration is judged by the worst answer; of more, by the confidence,
@@ -105,12 +103,13 @@ def sketch_rows(
     **reading: Any,
 ) -> CalibrationSketch:
     """The sketch of batches that a report needs."""
-    if top_label and notion not in (None, "top-label"):
+    asked = named_notion(notion)
+    if top_label and asked is not None and not asked.is_confidence:
         raise ValueError(
             f"`notion={notion!r}` needs the probabilities of all classes; there is only that of "
             "the predicted class. Use 'top-label'."
         )
-    return sketch_of_batches(batches, notion="binary" if top_label else notion, **reading)
+    return sketch_of_batches(batches, notion=BINARY.name if top_label else notion, **reading)
 
 
 def screen_of(
@@ -141,7 +140,7 @@ def survey(
     """The screen as it grows; `stage` of each says what comes next."""
     case = sketch.case(options.loss)
     many = case.notion.per_class and len(case.problems) > MANY and notion is None
-    asked = "top-label" if top_label or many else sketch.notion
+    asked = TOP_LABEL.name if top_label or many else sketch.notion
     classes = () if top_label else sketch.classes
     screen = Screen(asked, classes, sketch.n_samples, options, stage="scores")
     yield screen
@@ -171,11 +170,21 @@ def stages(screen: Screen) -> dict[str, float]:
         costs["classes"] = 0.3 + 0.02 * estimated
     if screen.options.pictures:
         costs["diagrams"] = 0.2 + 0.01 * estimated
-    if screen.options.advice:
+    if _is_advised(screen):
         costs["advice"] = 1.0 + 0.03 * min(K, MANY)
     if screen.options.n_draws:
         costs["p-value"] = 0.3
     return costs
+
+
+def _is_advised(screen: Screen) -> bool:
+    """Whether recalibration is tried."""
+    return screen.options.advice and screen.n_samples >= ENOUGH
+
+
+def _drawing(screen: Screen) -> str:
+    """The stage after an estimate: its diagrams, where they are wanted."""
+    return "diagrams" if screen.options.pictures else screen.stage
 
 
 def _scores(sketch: CalibrationSketch, case: Case, top_label: bool) -> Scores:
@@ -216,7 +225,7 @@ def _of_one_probability(
 ) -> Iterator[Screen]:
     result = _estimated(screen, sketch)
     own = as_top_label(result) if top_label else result
-    screen = replace(screen, result=own, stage="diagrams")
+    screen = replace(screen, result=own, stage=_drawing(screen))
     yield screen
     for diagram in _curve(screen, result, case):
         name = "top label" if top_label else diagram.name
@@ -225,11 +234,11 @@ def _of_one_probability(
 
 
 def _of_whole_rows(screen: Screen, sketch: CalibrationSketch, case: Case) -> Iterator[Screen]:
-    top = _estimated(screen, sketch, "top-label")
+    top = _estimated(screen, sketch, TOP_LABEL.name)
     screen = replace(screen, top=top, stage="classes")
     yield screen
     result = _estimated(screen, sketch)
-    screen = replace(screen, result=result, stage="diagrams")
+    screen = replace(screen, result=result, stage=_drawing(screen))
     if result.per_class is not None:
         errors = {k: ClassError(value) for k, value in enumerate(result.per_class.tolist())}
         screen = replace(screen, evidence=result.evidence, class_errors=errors)
@@ -250,7 +259,7 @@ def _of_whole_rows(screen: Screen, sketch: CalibrationSketch, case: Case) -> Ite
 
 
 def _of_many_classes(screen: Screen, sketch: CalibrationSketch, case: Case) -> Iterator[Screen]:
-    result = _estimated(screen, sketch, "top-label")
+    result = _estimated(screen, sketch, TOP_LABEL.name)
     evidence = ClassEvidence.of(case.problems, case.n_samples, screen.options.confidence)
     screen = replace(screen, result=result, evidence=evidence, stage="classes")
     yield screen
@@ -262,7 +271,7 @@ def _of_many_classes(screen: Screen, sketch: CalibrationSketch, case: Case) -> I
         errors[k] = ClassError(found.value, found.interval, drawn[0] if drawn else None)
         screen = replace(screen, class_errors=dict(errors))
         yield screen
-    screen = replace(screen, stage="diagrams")
+    screen = replace(screen, stage=_drawing(screen))
     for diagram in _curve(screen, result, case.of_top_label()):
         screen = replace(screen, diagram=diagram)
     yield screen
@@ -271,7 +280,12 @@ def _of_many_classes(screen: Screen, sketch: CalibrationSketch, case: Case) -> I
 def _finished(screen: Screen, sketch: CalibrationSketch, case: Case) -> Iterator[Screen]:
     """What recalibration would gain, and the p-value last: it takes longest."""
     options = screen.options
-    if options.advice and screen.answers and screen.n_samples >= ENOUGH:
+    if options.advice and screen.worst is not None and not _is_advised(screen):
+        worst = screen.worst
+        screen = replace(
+            screen, advice=Advice(worst.notion, 1, (), worst.in_points, screen.n_samples)
+        )
+    elif _is_advised(screen) and screen.answers:
         screen = replace(screen, stage="advice")
         yield screen
         screen = replace(screen, advice=_advice(screen, case))
@@ -319,4 +333,4 @@ def as_top_label(result: CalibrationResult) -> CalibrationResult:
     """The result of "was the predicted class right?", asked as a binary question."""
     assert result.overconfidence is not None
     top = replace(result.overconfidence, top_label=float(result.overconfidence.per_class[0]))
-    return replace(result, notion="top-label", overconfidence=top, classes=(), binary=None)
+    return replace(result, notion=TOP_LABEL.name, overconfidence=top, classes=(), binary=None)

@@ -11,7 +11,9 @@ from riskalign.display.numbers import percent, points, points_between, shortened
 from riskalign.display.table import Row
 from riskalign.equations.arrays import FLOOR
 from riskalign.inference.calibration_test import DOUBT
-from riskalign.report.screen import Screen
+from riskalign.methods import EqualWidthBins
+from riskalign.report.diagrams import N_BINS
+from riskalign.report.screen import Scores, Screen
 from riskalign.results import CalibrationResult
 
 NAME = 24
@@ -53,14 +55,32 @@ def headline(screen: Screen) -> str:
 
 def _grade_words(screen: Screen, answer: CalibrationResult) -> str:
     found = screen.verdict_of(answer)
+    unsure = "miscalibrated, by an unclear amount"
     if not answer.in_points:
+        if found.significant is False and is_tested(screen, answer):
+            return unsure
         words = {None: "estimated", False: "not shown to be off", True: "miscalibrated"}
         return words[found.significant]
     if answer.binary is not None and found.grade not in (*GRADES[:2], UNCLEAR):
         fault = answer.binary.main_fault(answer.value, FACTOR)
         if fault:
             return f"{found.words}: {fault}"
-    return "unclear: too few rows to tell" if found.grade == UNCLEAR else found.words
+    if found.grade != UNCLEAR:
+        return found.words
+    if answer.is_shown_off or is_tested(screen, answer):
+        return unsure
+    return "unclear: too few rows to tell"
+
+
+def is_tested(screen: Screen, answer: CalibrationResult) -> bool:
+    """Whether only the test of calibration, which is about one answer, shows that it is off."""
+    test = screen.test
+    if test is None or test.p_value > DOUBT or answer is not screen.result:
+        return False
+    if screen.verdict_of(answer).significant or answer.is_shown_off:
+        return False
+    classes = None if NOTIONS[answer.notion].is_confidence else screen.evidence
+    return classes is None or not classes.findings.any()
 
 
 def sentences(screen: Screen) -> Iterator[str]:
@@ -70,25 +90,25 @@ def sentences(screen: Screen) -> Iterator[str]:
             "All predictions are 0 or 1. They look like predicted classes: a report needs "
             "probabilities, such as those of predict_proba."
         )
-    if screen.result is not None and screen.result.note:
-        yield screen.result.note
+    if screen.result is not None and screen.result.note and screen.result.bandwidth is not None:
+        yield screen.result.note  # other methods explain themselves in the details
     for answer in screen.answers:
         if answer.binary is not None:
             yield _binary_sentence(screen, answer)
         elif NOTIONS[answer.notion].is_confidence:
             yield _confidence_sentence(screen, answer)
         many = not NOTIONS[answer.notion].is_confidence
-        yield answer.sentence(screen.options.thresholds, about(screen, answer), many=many)
+        yield answer.sentence(
+            screen.options.thresholds,
+            about(screen, answer),
+            many=many,
+            tested=is_tested(screen, answer),
+        )
     if screen.evidence is not None:
         yield _class_sentence(screen)
-    significant = any(screen.verdict_of(answer).significant for answer in screen.answers)
-    test = screen.test
-    if test is not None and test.p_value <= DOUBT and not significant:
-        yield (
-            "The test finds miscalibration all the same (p-value "
-            f"{numbers.p_value(test.p_value, 1 / (1 + test.n_draws))}); the data do not tell how "
-            "large it is."
-        )
+    for answer in screen.answers:
+        if is_tested(screen, answer):
+            yield _test_sentence(screen, answer)
     if screen.impossible and not screen.hard:
         rows = "1 row" if screen.impossible == 1 else f"{screen.impossible:,} rows"
         slope = ", and so do slope and intercept" if screen.result and screen.result.binary else ""
@@ -96,6 +116,19 @@ def sentences(screen: Screen) -> Iterator[str]:
             f"What happened had the predicted probability 0 in {rows}. The log loss, which is "
             f"infinite there, counts a probability of {FLOOR:g} instead and depends on it{slope}."
         )
+
+
+def _test_sentence(screen: Screen, answer: CalibrationResult) -> str:
+    """What the test finds where nothing else does."""
+    assert screen.test is not None
+    p = numbers.p_value(screen.test.p_value, 1 / (1 + screen.test.n_draws))
+    found = screen.verdict_of(answer)
+    if found.interval is None:
+        return f"The test finds miscalibration (p-value {p})."
+    size = "the data do not tell how large it is"
+    if answer.in_points and found.grade != UNCLEAR:
+        size = "it is no larger than the interval allows"
+    return f"The test finds miscalibration all the same (p-value {p}); {size}."
 
 
 def _confidence_sentence(screen: Screen, answer: CalibrationResult) -> str:
@@ -144,9 +177,6 @@ def _class_sentence(screen: Screen) -> str:
         cause = f", {part:.0%} of the class-wise error" if part is not None else ""
         named.append(f"class {shortened(found.names[k], NAME)} is {words[k]}{by}{cause}")
     count = f"{off:,} of {K:,} classes {'is' if off == 1 else 'are'} off by more than chance"
-    whole = screen.result
-    if whole is not None and whole.per_class is not None and whole.class_share(0) is None:
-        count = f"Even so, {count}"
     return f"{count}: {'; '.join(named)}." if named else f"{count}."
 
 
@@ -163,10 +193,10 @@ def rows(screen: Screen) -> Iterator[Row]:
     for answer in screen.answers:
         if answer.binary is not None or answer is screen.answers[0]:
             yield from answer.average_rows()
-    chance = f"{points(scores.ece_by_chance)} by chance alone"
-    yield Row("ECE (15 bins)", f"{points(scores.ece)} pts", "", chance, help.ECE)
+    yield ece_row(scores)
     for answer in screen.answers:
-        yield answer.gap_row(thresholds)
+        if not is_ece(screen, answer):
+            yield answer.gap_row(thresholds)
         yield from answer.side_rows()
     if screen.test is not None:
         yield screen.test.row
@@ -176,6 +206,19 @@ def rows(screen: Screen) -> Iterator[Row]:
               help.LOG_LOSS)  # fmt: skip
     yield Row("Brier score", numbers.number(scores.brier), "", _share_of_risk(screen, "l2"),
               help.BRIER)  # fmt: skip
+
+
+def ece_row(scores: Scores) -> Row:
+    """The expected calibration error, and what chance makes of it."""
+    chance = f"{points(scores.ece_by_chance)} by chance alone"
+    return Row(f"ECE ({N_BINS} bins)", f"{points(scores.ece)} pts", "", chance, help.ECE)
+
+
+def is_ece(screen: Screen, answer: CalibrationResult) -> bool:
+    """Whether an answer is the expected calibration error, which every report shows."""
+    notion = NOTIONS[answer.notion]
+    one = notion.is_confidence or notion.is_one_class
+    return one and screen.options.chosen == EqualWidthBins(N_BINS, norm="l1")
 
 
 def _share_of_risk(screen: Screen, loss: str) -> str:

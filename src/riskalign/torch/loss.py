@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from riskalign.bandwidth.search import positive
-from riskalign.data.notions import BINARY, NOTIONS, default_notion
+from riskalign.data.notions import NOTIONS, default_notion
 from riskalign.data.validation import one_of
 from riskalign.equations.kernels import DIRICHLET as KERNEL
 from riskalign.equations.losses import loss_name
@@ -182,7 +182,8 @@ class CalibrationLoss(nn.Module):
                 "`target` must hold class numbers; soft labels are not supported. Pass "
                 "`target.long()` if all of it are whole numbers."
             )
-        if alike or (one_column and self.notion == BINARY.name):
+        of_one_class = self.notion is not None and NOTIONS[self.notion].is_one_class
+        if alike or (one_column and of_one_class):
             one_logit = input.reshape(-1, 1)
             return torch.cat([torch.zeros_like(one_logit), one_logit], 1)
         return input[None] if input.dim() == 1 else input.movedim(1, -1).reshape(-1, given[1])

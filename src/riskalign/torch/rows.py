@@ -140,6 +140,7 @@ def as_row_table(table: Tensor, n_rows: int) -> RowTable:
         np.ascontiguousarray(rows[:, FIRST:]).view(np.float64),
         rows[:, LABEL].copy(),
         np.ones(len(rows)),
+        np.ones(len(rows)),
         rows[:, COUNT].copy(),
     )
     return RowTable.restored(columns, limit, (thresholds[0], thresholds[1]))
