@@ -1,6 +1,6 @@
 """How often the alarm of `CalibrationHistory` is false, and how soon it is right.
 
-Run: python -m experiments.alarm [--pool 600] [--report]
+Run: python -m experiments.alarm [--report]
 
 The alarm promises that a false one is *ever* raised with probability alpha at most. The hardest
 null is that every window has exactly the reference's error. For each scenario, estimates of
@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, ndtri
+from scipy.special import expit, ndtri, softmax
 
 import riskalign as ra
 from experiments.cells import RESULTS, Row, group, load, markdown, run
@@ -37,30 +37,55 @@ CHANGE = 20
 SCENARIOS = {"calibrated": 1.0, "over-confident": 1.4, "larger": 1.58, "much larger": 1.85}
 """Factors of the logit: how far each scenario's predictions are too extreme. The last two have
 about 1.8 and 3.2 times the squared error of the second."""
-SIZES = (1_000,)
+STEADY = ("calibrated", "over-confident")
+"""Scenarios of histories whose error stays as it is."""
+SETTINGS = {"": ("binary", "l2"), "log loss": ("binary", "kl"), "class-wise": ("classwise", "l2")}
+"""Notion and loss by what a scenario's name ends in; class-wise errors are of three classes."""
+POOLS = {("", 1_000): 600, ("", 200): 200, ("log loss", 1_000): 150, ("class-wise", 500): 150}
+"""Windows in a pool, by setting and rows per window."""
 NAMES = ("noise", "rate", "removed", "bias")
 """What of `Chance` is stored, beside its doubts."""
 
 
-def rows(factor: float, n: int, generator: np.random.Generator) -> tuple[Any, Any]:
-    """Labels and binary predictions."""
+def rows(notion: str, factor: float, n: int, generator: np.random.Generator) -> tuple[Any, Any]:
+    """Labels and predictions."""
+    if notion == "classwise":
+        logits = generator.normal(0, 1.2, (n, 3))
+        drawn = generator.random((n, 1)) > softmax(logits, axis=1).cumsum(axis=1)[:, :-1]
+        return drawn.sum(axis=1), softmax(factor * logits, axis=1)
     logit = generator.normal(-0.5, 1.2, n)
     labels = (generator.random(n) < expit(logit)).astype(np.int8)
     return labels, expit(factor * logit)
 
 
-def estimates(cell: Row, pool: int) -> list[Row]:
+def name_of(scenario: str, setting: str) -> str:
+    """The name of a scenario in a setting."""
+    return f"{scenario}, {setting}" if setting else scenario
+
+
+def parts_of(name: object) -> tuple[str, str]:
+    """The scenario and the setting of a name."""
+    scenario, _, setting = str(name).partition(", ")
+    return scenario, setting
+
+
+def estimates(cell: Row) -> list[Row]:
     """A part of the pool: windows and references of one scenario."""
-    factor, n = SCENARIOS[cell["scenario"]], int(cell["samples"])
-    seed = [list(SCENARIOS).index(cell["scenario"]), n, int(cell["part"])]
+    (scenario, setting), n = parts_of(cell["scenario"]), int(cell["samples"])
+    factor, (notion, loss) = SCENARIOS[scenario], SETTINGS[setting]
+    seed = [list(SCENARIOS).index(scenario), n, int(cell["part"])]
+    if setting:
+        seed.append(list(SETTINGS).index(setting))
     generator = np.random.default_rng(seed)
     found = []
+    pool = POOLS[setting, n]
     kinds = [("window", n)] * (pool // PARTS)
-    if cell["scenario"] in ("calibrated", "over-confident"):
+    if scenario in STEADY:
         kinds += [("reference", REFERENCE * n)] * (pool // PARTS // 2)
     for kind, size in kinds:
-        sketch = ra.CalibrationSketch().update(*rows(factor, size, generator))
-        result, chance = estimate(sketch, None, "l2", 0.95)
+        sketch = ra.CalibrationSketch(notion, 2 if notion == "binary" else 3)
+        sketch.update(*rows(notion, factor, size, generator))
+        result, chance = estimate(sketch, None, loss, 0.95)
         below, above = chance.doubts
         numbers = {name: getattr(chance, name) for name in NAMES} | {"below": below, "above": above}
         found.append(cell | {"kind": kind, "value": result.value} | numbers)
@@ -125,14 +150,16 @@ def report() -> None:
     generator = np.random.default_rng(0)
     lines: list[list[str]] = []
     slow: list[list[str]] = []
-    for (scenario, n), pool in pools.items():
+    for (name, n), pool in pools.items():
+        scenario, setting = parts_of(name)
         own = list(group(pool, "part").values())
-        before = list(group(pools.get(("over-confident", n), []), "part").values())
+        steady = pools.get((name_of("over-confident", setting), n), [])
+        before = list(group(steady, "part").values())
         if len(own) < PARTS or len(before) < PARTS:
             continue
         error = f"{np.mean([value for value, _ in chances(pool, 'window')]):.5f}"
-        line = [str(scenario), f"{n:,.0f}", error]
-        if scenario in ("calibrated", "over-confident"):
+        line = [str(name), f"{n:,.0f}", error]
+        if scenario in STEADY:
             rates = np.array([false_alarms(part, generator) for part in own])
             mean, spread = rates.mean(axis=0), rates.std(axis=0, ddof=1) / PARTS**0.5
             found = [f"{m:.3f} ± {e:.3f}" for m, e in zip(mean, spread, strict=True)]
@@ -150,7 +177,9 @@ def report() -> None:
         f"reference has {REFERENCE}",
         f"times the rows of a window and the same error. Shares of {HISTORIES * PARTS:,} histories "
         "with a false alarm,",
-        "± one standard error over ten parts of the pool:",
+        "± one standard error over ten parts of the pool. Binary and squared errors, where nothing "
+        "else is said;",
+        "class-wise ones are of three classes:",
         "",
     ]
     middle = [
@@ -170,17 +199,18 @@ def report() -> None:
 def main() -> None:
     """Draw the pools and write the report."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pool", type=int, default=600, help="windows per scenario and size")
     parser.add_argument("--report", action="store_true", help="from what is stored, alone")
     options = parser.parse_args()
     if not options.report:
-        cells = [
-            {"scenario": scenario, "samples": n, "part": k}
-            for n in SIZES
+        cells: list[Row] = [
+            {"scenario": name_of(scenario, setting), "samples": n, "part": k}
+            for first in (True, False)  # false alarms before delays
+            for setting, n in POOLS
             for k in range(PARTS)
             for scenario in SCENARIOS
+            if (scenario in STEADY) == first
         ]
-        run(PATH, KEYS, cells, lambda cell: estimates(cell, options.pool))
+        run(PATH, KEYS, cells, estimates)
     report()
 
 

@@ -241,10 +241,33 @@ def biases(rows: list[Row]) -> list[list[str]]:
     return lines
 
 
+def usual(rows: list[Row]) -> list[Row]:
+    """Data sets of K = 2, 4 and 10 and n = 500 to 5,000."""
+    return [row for row in rows if float(row["classes"]) <= 10 and float(row["samples"]) >= 500]
+
+
+def by_family(rows: list[Row]) -> str:
+    """Coverage and width of the intervals of each family, class-wise and canonical."""
+    header, lines = ["family"], []
+    for notion in ("class-wise", "canonical"):
+        header += [f"{notion}: data sets", "coverage", "width over 3.92 sd"]
+    for family in MAKERS:
+        line = [family]
+        for notion in ("classwise", "canonical"):
+            own = [row for row in usual(rows) if (row["family"], row["notion"]) == (family, notion)]
+            covered = [float(r["low"]) <= float(r["truth"]) <= float(r["high"]) for r in own]
+            width = np.mean([float(r["high"]) - float(r["low"]) for r in own])
+            sets = len(group(own, *(key for key in KEYS if key != "loss")))
+            ratio = 100 * width / float(_spread(own))
+            line += [str(sets), _mean(own, 1.0 * np.array(covered)), f"{ratio:.2f}"]
+        lines.append(line)
+    return markdown(header, lines)
+
+
 def summary(rows: list[Row]) -> str:
     """What was to be reached, and what was found."""
     of_bias = biases(rows)
-    rows = [row for row in rows if float(row["classes"]) <= 10 and float(row["samples"]) >= 500]
+    rows = usual(rows)
     rough = [row for row in rows if row["family"] in ROUGH]
     smooth = [row for row in rows if row["family"] in SMOOTH]
     lines = []
@@ -300,6 +323,9 @@ def main() -> None:
         "## What was to be reached",
         "Coverage and width: K = 2, 4 and 10, n = 500 to 5,000, by both losses.",
         summary(rows),
+        "## Coverage and width by family",
+        "The same data sets.",
+        by_family(rows),
     ]
     for title, families in (
         ("Families of the rules", FAMILIES),

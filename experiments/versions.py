@@ -22,8 +22,7 @@ import numpy as np
 from scipy.stats import t
 
 from experiments.cells import RESULTS, Row, group, load, markdown, run
-from experiments.coverage import KEYS, estimate
-from experiments.first_version import FIRST_SEED
+from experiments.first_version import FIRST_SEED, KEYS, estimate
 from experiments.first_version import PATH as FIRST
 from riskalign.equations.arrays import FloatArray
 
