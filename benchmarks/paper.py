@@ -26,6 +26,7 @@ CASES = (
     (1_000, "canonical", 20_000),
     (50_000, "top-label", 400),
     (50_000, "classwise", 400),
+    (50_000, "canonical", 400),
 )
 """Classes, notion, and rows that are measured."""
 

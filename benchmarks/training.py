@@ -1,6 +1,7 @@
 """The calibration loss and the metric for PyTorch, against peers, on one thread.
 
-    python -m benchmarks.run --only loss_canonical_10 loss_canonical_100 loss_classwise_10
+    python -m benchmarks.run --only loss_canonical_10 loss_canonical_100 loss_classwise_10 \
+        loss_classwise_100
 
 The peer of the loss is the published loss ece-kde: its file ece_kde.py, if it can be imported, or
 the same formulas written here. Times are CPU seconds of a forward and a backward pass.
@@ -70,7 +71,8 @@ def _peer(classwise: bool) -> tuple[Callable[[Any, Any], Any], str]:
     return lambda f, y: ece_kde.get_ece_kde(f, y, H, 2, kind, "cpu"), "ece-kde"
 
 
-def _loss(notion: str, n_classes: int, target: float) -> dict[str, Any]:
+def _loss(notion: str, n_classes: int, target: float, *, once: bool = False) -> dict[str, Any]:
+    """A loss beside its peer, which runs once where that takes seconds."""
     import torch
 
     from riskalign.torch import CalibrationLoss
@@ -89,15 +91,27 @@ def _loss(notion: str, n_classes: int, target: float) -> dict[str, Any]:
 
         return run
 
-    debiased, plugin, theirs, cross_entropy = _cpu_seconds(
+    found: list[float] = []
+
+    def theirs_kept() -> Any:
+        value = peer(z.softmax(1), y)
+        found.append(float(value.detach()))
+        return value
+
+    works = [
         passes(lambda: ours["debiased"](z, y)),
         passes(lambda: ours["plugin"](z, y)),
-        passes(lambda: peer(z.softmax(1), y)),
+        passes(theirs_kept),
         passes(lambda: torch.nn.functional.cross_entropy(z, y)),
-        turns=25 if target == 1 else 7,
-    )
+    ]
+    if once:
+        (theirs,) = _cpu_seconds(works.pop(2), turns=1)
+        debiased, plugin, cross_entropy = _cpu_seconds(*works, turns=25)
+    else:
+        turns = 25 if target == 1 else 7
+        debiased, plugin, theirs, cross_entropy = _cpu_seconds(*works, turns=turns)
     with torch.no_grad():
-        same = float(ours["plugin"](z, y) / peer(z.softmax(1), y)) - 1
+        same = float(ours["plugin"](z, y)) / found[-1] - 1
     ratio = theirs / debiased
     return {
         "seconds": debiased,
@@ -107,8 +121,8 @@ def _loss(notion: str, n_classes: int, target: float) -> dict[str, Any]:
         "unit": "times faster",
         "target": target,
         "reached": bool(ratio >= target),
-        "note": f"one thread; plug-in {plugin:.3g} s, differs from the peer by {same:.0e}; "
-        f"cross-entropy {cross_entropy:.2g} s",
+        "note": f"one thread{', the peer once' if once else ''}; plug-in {plugin:.3g} s, differs "
+        f"from the peer by {same:.0e}; cross-entropy {cross_entropy:.2g} s",
     }
 
 
@@ -125,6 +139,11 @@ def loss_canonical_100() -> dict[str, Any]:
 def loss_classwise_10() -> dict[str, Any]:
     """Class-wise calibration loss, forward and backward, n = 512, K = 10."""
     return _loss("classwise", 10, 20)
+
+
+def loss_classwise_100() -> dict[str, Any]:
+    """Class-wise calibration loss, forward and backward, n = 512, K = 100."""
+    return _loss("classwise", 100, 20, once=True)
 
 
 def loss_classwise_large() -> dict[str, Any]:
@@ -188,6 +207,7 @@ WORKS = (
     loss_canonical_10,
     loss_canonical_100,
     loss_classwise_10,
+    loss_classwise_100,
     loss_classwise_large,
     metric_update,
 )
