@@ -33,6 +33,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 
 import numpy as np
 from scipy.special import expit, softmax
@@ -165,6 +166,10 @@ def hats(x: FloatArray, knots: FloatArray) -> FloatArray:
     return found
 
 
+Place = tuple[slice, slice]
+"""Consecutive parameters, and the columns of a class that belong to them."""
+
+
 @dataclass(frozen=True)
 class Features:
     """The features J of predictions, class by class.
@@ -181,20 +186,24 @@ class Features:
     @cached_property
     def n_parameters(self) -> int:
         """P."""
-        return int(self._places[-1][-1]) + 1
+        return self._places[-1][-1][0].stop
 
     @cached_property
-    def _places(self) -> list[IntArray]:
-        """Which parameters the columns of each class belong to."""
+    def _places(self) -> list[list[Place]]:
+        """Where the columns of each class stand among the parameters."""
         form = self.knots.form
         if self.predictions.ndim == 1:
-            return [np.arange(1 + len(self.knots.of_class(0)))]
+            return [[_place(0, 0, 1 + len(self.knots.of_class(0)))]]
         n_classes = self.predictions.shape[1]
+        sizes = [len(self.knots.of_class(k)) for k in range(n_classes)]
+        both = _place(0, 0, 2)
         if not form.per_class:
-            curve = 2 + n_classes + np.arange(len(self.knots.of_class(0)))
-            return [np.r_[0, 1, 2 + k, curve].astype(np.intp) for k in range(n_classes)]
-        ends = 2 + np.cumsum([0, *(len(self.knots.of_class(k)) for k in range(n_classes))])
-        return [np.r_[0, 1, ends[k] : ends[k + 1]].astype(np.intp) for k in range(n_classes)]
+            curve = _place(2 + n_classes, 3, sizes[0])
+            return [[both, _place(2 + k, 2, 1), curve] for k in range(n_classes)]
+        begins = 2 + np.cumsum([0, *sizes[:-1]])
+        return [
+            [both, _place(begin, 2, m)] for begin, m in zip(begins.tolist(), sizes, strict=True)
+        ]
 
     def _columns(self, k: int) -> FloatArray:
         """The features of class k ``(n, q)``."""
@@ -211,9 +220,10 @@ class Features:
     def _kept(self) -> list[FloatArray]:
         return [self._columns(k) for k in range(len(self._places))]
 
-    def columns(self) -> Iterator[tuple[IntArray, FloatArray]]:
-        """Parameters and features of one class after another."""
-        held = len(self.predictions) * sum(map(len, self._places)) <= HELD
+    def columns(self) -> Iterator[tuple[list[Place], FloatArray]]:
+        """Places and features of one class after another."""
+        width = sum(own.stop - own.start for places in self._places for _, own in places)
+        held = len(self.predictions) * width <= HELD
         for k, places in enumerate(self._places):
             yield places, self._kept[k] if held else self._columns(k)
 
@@ -221,7 +231,16 @@ class Features:
         """J' r of each row ``(n, p)``, of residuals ``(n, d)``."""
         found = np.zeros((len(residuals), self.n_parameters))
         for k, (places, columns) in enumerate(self.columns()):
-            found[:, places] += residuals[:, k : k + 1] * columns
+            for to, own in places:
+                found[:, to] += residuals[:, k : k + 1] * columns[:, own]
+        return found
+
+    def total(self, residuals: FloatArray) -> FloatArray:
+        """The sum of J' r over all rows ``(p,)``, of weighted residuals ``(n, d)``."""
+        found = np.zeros(self.n_parameters)
+        for k, (places, columns) in enumerate(self.columns()):
+            for to, own in places:
+                found[to] += residuals[:, k] @ columns[:, own]
         return found
 
     def information(self, g: FloatArray, weights: FloatArray) -> FloatArray:
@@ -230,7 +249,9 @@ class Features:
         found = np.zeros((p, p))
         for k, (places, columns) in enumerate(self.columns()):
             mass = weights * (g[:, 0] * (1 - g[:, 0]) if single else g[:, k])
-            found[np.ix_(places, places)] += (columns * mass[:, None]).T @ columns
+            block = (columns * mass[:, None]).T @ columns
+            for (to, own), (across, other) in product(places, places):
+                found[to, across] += block[own, other]
         if not single:
             means = np.sqrt(weights)[:, None] * self.scores(g)
             found -= means.T @ means
@@ -238,14 +259,18 @@ class Features:
 
     def logits(self, theta: FloatArray) -> FloatArray:
         """J theta ``(n, d)``, of one theta ``(p,)`` or one per row ``(n, p)``."""
-        if theta.ndim == 1:
-            each = [columns @ theta[places] for places, columns in self.columns()]
-        else:
-            each = [
-                np.einsum("nq,nq->n", columns, theta[:, places])
-                for places, columns in self.columns()
-            ]
-        return np.stack(each, axis=1)
+        eta = np.zeros((len(self.predictions), len(self._places)))
+        for k, (places, columns) in enumerate(self.columns()):
+            for to, own in places:
+                if theta.ndim == 1:
+                    eta[:, k] += columns[:, own] @ theta[to]
+                else:
+                    eta[:, k] += np.einsum("nq,nq->n", columns[:, own], theta[:, to])
+        return eta
+
+
+def _place(to: int, own: int, size: int) -> Place:
+    return slice(to, to + size), slice(own, own + size)
 
 
 @dataclass(frozen=True)
@@ -297,11 +322,21 @@ class CurveStep:
         of each row.
         """
         let_in = self.features.logits(self.variance @ total)
-        own = units[:, None] * self.features.scores(residuals)
-        moved = np.clip(own @ self.variance, -FARTHEST, FARTHEST)
+        moved = np.clip(self._moved(units[:, None] * residuals), -FARTHEST, FARTHEST)
         u = self.features.logits(moved)
         left_out = tilted(self.g, let_in - u)
         return left_out, tilted(self.g, let_in), self._share(residuals, u, moved, units)
+
+    def _moved(self, residuals: FloatArray) -> FloatArray:
+        """F^-1 J' r of each row ``(n, p)``, of residuals ``(n, d)``."""
+        if residuals.shape[1] == 1:
+            return residuals * self._of_one
+        return self.features.scores(residuals) @ self.variance
+
+    @cached_property
+    def _of_one(self) -> FloatArray:
+        """F^-1 J' of each row ``(n, p)``, for one probability: label sets share it."""
+        return self.features.scores(np.ones((len(self.g), 1))) @ self.variance
 
     def _share(
         self, residuals: FloatArray, u: FloatArray, moved: FloatArray, units: FloatArray

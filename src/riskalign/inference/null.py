@@ -257,7 +257,7 @@ class NullWorld:
         found = np.empty(self.outcomes.shape)
         for b, labels in enumerate(self.outcomes.T):
             residuals = self.labels[:, b] - self._g
-            total = self.problem.weights @ features.scores(residuals)
+            total = features.total(self.problem.weights[:, None] * residuals)
             *pair, a = step.left_out_and_let_in(total, residuals, self.problem.units)
             points = (on_simplex(self.truth), *pair)
             risk, left_out, within = (risk_of(self.problem.loss, labels, each) for each in points)

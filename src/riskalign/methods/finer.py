@@ -110,7 +110,7 @@ def steps_of(
             theta = theta + step.variance @ total
             g = step.at(problem.predictions, g, total)
         step = CurveStep.of(features, g, problem.weights, problem.mean_weight, second=bool(steps))
-        scores = problem.weights @ features.scores(problem.columns() - g)
+        scores = features.total(problem.weights[:, None] * (problem.columns() - g))
         steps.append((step, scores - PRIOR * problem.mean_weight * theta))
     return steps
 
