@@ -14,6 +14,7 @@ from riskalign.data.validation import as_sample
 from riskalign.equations.kernels import DIRICHLET
 from riskalign.equations.losses import KL
 from riskalign.equations.starts import STARTS
+from riskalign.inference import interval
 from riskalign.inference.interval import Chance, mean_variance_of_gain, paired_error
 from riskalign.inference.null import Model, null_estimates, null_sample
 from riskalign.methods import KernelSmoother
@@ -199,6 +200,21 @@ def test_the_variance_of_gains_is_that_of_drawn_labels(notion):
         estimates = [estimate(problems[0], R, gains)]
     drawn = gains[rng.choice(n_classes, 200_000, p=R)]
     assert mean_variance_of_gain(model, estimates) == pytest.approx(drawn.var(), rel=0.02)
+
+
+@pytest.mark.parametrize(("classes", "rtol"), [(2, 1e-12), (3, 0.05)])
+def test_few_large_predictions_have_their_part_in_the_variance(classes, rtol, monkeypatch):
+    """A rare class: nearly all of the variance is that of a hundredth of the rows."""
+    rng = np.random.default_rng(0)
+    rare = np.where(np.arange(3000) < 30, rng.uniform(0.3, 0.9, 3000), rng.uniform(0, 1e-3, 3000))
+    rest = (1 - rare)[:, None] * (rng.dirichlet([5, 5], 3000) if classes == 3 else 1.0)
+    f = np.concatenate([rest, rare[:, None]], axis=1)
+    y = np.where(rng.random(3000) < rare / 2, classes - 1, rng.integers(0, classes - 1, 3000))
+    errors = []
+    for rows in (3000, 60):
+        monkeypatch.setattr(interval, "ROWS", rows)
+        errors.append(ra.calibration_error(y, f, confidence=0.95).standard_error)
+    assert errors[1] == pytest.approx(errors[0], rel=rtol)
 
 
 def test_the_chance_of_an_estimate_is_made_of_its_terms():

@@ -29,7 +29,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtri
 
-from riskalign.equations.arrays import FloatArray
+from riskalign.equations.arrays import FloatArray, row_dot
 from riskalign.equations.problem import Problem
 from riskalign.inference.null import (
     ROWS,
@@ -155,31 +155,35 @@ def within_range(
 
 
 def variance_of_gain(estimate: Debiased) -> FloatArray:
-    """The variance of the gain of a label drawn from R, for one probability, ``(n,)``."""
-    R, gains = estimate.conditional[:, 1], estimate.gains
-    variance: FloatArray = R * (1 - R) * (gains[:, 1] - gains[:, 0]) ** 2
-    return variance
+    """The variance of the gain of a label drawn from R, ``(n,)``."""
+    R, gains = estimate.conditional, estimate.gains
+    return row_dot(R, (gains - row_dot(R, gains)[:, None]) ** 2)
 
 
 def mean_variance_of_gain(model: Model, estimates: Sequence[Debiased]) -> float:
     """Mean variance of what a label drawn from R gains, all problems together.
 
     Class-wise problems share their label: class k gains by its own gain if it is drawn. Some
-    rows show it where there are many.
+    rows show how much smaller or larger the variance of the sum is than the sum of variances,
+    which all rows show: a few rows of large predictions may hold most of it.
     """
+    apart = sum(each.mean(variance_of_gain(each)) for each in estimates)
+    if len(estimates) == 1:
+        return apart
     rows = systematic_rows([model.sample], ROWS)
     weights = one_per_row(model.sample.take(rows)).weights
-    moments = np.zeros((3, len(rows)))
+    moments, alone = np.zeros((3, len(rows))), np.zeros(len(rows))
     problems = model.notion.problems(model.sample, model.loss)
     for problem, each in zip(problems, estimates, strict=True):
         R, gain = each.at_rows(problem, rows, model.kernel)
-        if problem.one_dimensional:  # outcome 0 is counted by the other classes
-            R, gain = R[:, 1:], gain[:, 1:] - gain[:, :1]
-        moments += np.array([R, R * gain, R * gain**2]).sum(axis=2)
+        R, gain = R[:, 1], gain[:, 1] - gain[:, 0]  # outcome 0 is counted by the other classes
+        moments += np.array([R, R * gain, R * gain**2])
+        alone += R * (1 - R) * gain**2
     mass, first, second = moments
-    mass = np.maximum(mass, 1.0)  # the probability 1 - R of a single problem gains nothing
-    variance = np.maximum(second / mass - (first / mass) ** 2, 0.0)
-    return float(weights @ variance / weights.sum())
+    mass = np.maximum(mass, 1.0)  # what the classes leave of 1 gains nothing
+    together = np.maximum(second / mass - (first / mass) ** 2, 0.0)
+    seen = float(weights @ alone)
+    return apart * float(weights @ together) / seen if seen > 0 else 0.0
 
 
 def paired_error(
