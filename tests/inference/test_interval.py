@@ -12,10 +12,11 @@ from riskalign.data.notions import NOTIONS
 from riskalign.data.sample import Sample
 from riskalign.data.validation import as_sample
 from riskalign.equations.kernels import DIRICHLET
-from riskalign.equations.losses import KL
+from riskalign.equations.losses import KL, LOSSES
+from riskalign.equations.problem import Problem
 from riskalign.equations.starts import STARTS
 from riskalign.inference import interval
-from riskalign.inference.interval import Chance, mean_variance_of_gain, paired_error
+from riskalign.inference.interval import Chance, bend_of, mean_variance_of_gain, paired_error
 from riskalign.inference.null import Model, null_estimates, null_sample
 from riskalign.methods import KernelSmoother
 from riskalign.methods.residuals import Debiased
@@ -120,6 +121,23 @@ def test_lower_ends_allow_for_estimates_that_are_too_large_on_average():
     assert Chance(1e-6, 2e-3, bias=-0.004).interval(0.02, 0.95) == plain.interval(0.02, 0.95)
 
 
+def test_lower_ends_use_the_variance_of_smaller_errors():
+    """Of predictions twice as large as E[y | f], gains vary in proportion to R_t, about."""
+    p = np.linspace(0.001, 0.004, 40)
+    problem = Problem("p", p, np.zeros(40, int), np.ones(40), LOSSES["l2"].binary)
+    R = np.stack([1 - p / 2, p / 2], axis=1)
+    nothing, given = np.zeros(40), WeightedTunings.given(Tuning(0.1))
+    one = Debiased(problem, *[nothing] * 5, R, R, variance=nothing, tunings=given)
+    # c(t) = 4 mean(R_t (1 - R_t) (R - f)^2) / mean((R - f)^2)
+    c = [np.sum(r * (1 - r) * p**2) for r in (p - p / 4, p - p / 2)]
+    assert bend_of([one]) == pytest.approx(2 * (1 - c[0] / c[1]))
+    chance = Chance(1e-6, 2e-3, bend=-1.0)
+    low, high = chance.interval(0.02, 0.95)
+    variance = 1e-6 + 2e-3 * (2 - (low / 0.02) ** 0.5) * low
+    assert 0.02 - low == pytest.approx(ndtri(0.975) * variance**0.5)
+    assert high == Chance(1e-6, 2e-3).interval(0.02, 0.95)[1]
+
+
 def test_labels_from_the_start_show_the_bias_of_calibrated_models():
     """By the log loss with many classes, narrow kernels make canonical estimates too large."""
     chances, values = [], []
@@ -156,7 +174,8 @@ def test_an_interval_where_rounding_swallows_the_skewness():
     chance = Chance(noise=1e-41, rate=1e-3, removed=1e-21)
     assert chance.skewness > 1
     for value in np.linspace(1e-6, 0.1, 200):
-        assert chance.interval(value, 0.95) == Chance(1e-41, 1e-3).interval(value, 0.95)
+        plain = Chance(1e-41, 1e-3).interval(value, 0.95)
+        assert chance.interval(value, 0.95) == pytest.approx(plain, rel=1e-9)
 
 
 @pytest.mark.parametrize("loss", ["l2", "kl"])

@@ -10,7 +10,12 @@ grows in proportion to the error itself, <R, l(f) - l(R)>. So
 
 and the interval holds every theta with |value - theta| <= z sqrt(V(theta)). An estimate that
 came out small by chance has a small variance too; a symmetric interval around it would stop
-short of the truth, this one does not.
+short of the truth, this one does not. If the error is smaller than its estimate, R is closer to f
+than it seems. At R_t = f + t (R - f), whose error is about t^2 times as large, c is another: for a
+rare class with probabilities that are too high it is larger, in proportion to R_t for squared
+errors. It is computed at t = 1/2 and t = 1, and taken to be linear in between and below,
+
+    c(theta) = c (1 - b (1 - t)),    t = sqrt(theta / value) for theta < value, else 1.
 
 The noise of the smoother is a sum of squares less its mean, skewed to the right: as of nu
 squares, whose mean mu is what was removed for it, V_0 = 2 mu^2 / nu and the skewness is
@@ -49,11 +54,12 @@ class Chance:
     Attributes
     ----------
     noise : V_0
-    rate : c
+    rate : c at the estimate
     removed : mu, on average what the noise had taken; infinite where it is symmetric
     bias : the mean of estimates in the world where g is right
     doubts : by how much the lower and the upper end of an interval are moved, because what finer
         estimates show may be chance or not
+    bend : b, by how much c falls towards an error of 0; negative where it rises
     """
 
     noise: float
@@ -61,6 +67,7 @@ class Chance:
     removed: float = np.inf
     bias: float = 0.0
     doubts: tuple[float, float] = (0.0, 0.0)
+    bend: float = 0.0
 
     @classmethod
     def of(cls, model: Model, estimates: Sequence[Debiased], n_samples: float, seed: int) -> Chance:
@@ -85,7 +92,7 @@ class Chance:
         removed = sum(each.mean(each.variance_removed) for each in estimates)
         rate = gains / estimates[0].effective_samples / plugin if plugin > 0 else 0.0
         noise, bias = float(np.var(null, ddof=1)), float(null.mean())
-        return cls(noise, rate, removed, bias, doubts_of(estimates))
+        return cls(noise, rate, removed, bias, doubts_of(estimates), bend_of(estimates))
 
     def standard_error(self, value: float) -> float:
         """The standard error of an estimate, at its own value."""
@@ -98,20 +105,18 @@ class Chance:
         """
         z2 = float(ndtri((1 + confidence) / 2)) ** 2
         unbiased = max(value - max(self.bias, 0.0) - self.doubts[0], 0.0)
-        low, _ = self._symmetric(unbiased, z2)
         _, high = self._symmetric(max(value + self.doubts[1], 0.0), z2)
         stretch = max(z2 - 1.0, 0.0) / 6 * self.skewness * self.noise**1.5
 
         def excess(theta: float) -> float:
-            variance = self.noise + self.rate * theta
-            return unbiased - theta - float(np.sqrt(z2 * variance)) - stretch / variance
+            t = min((theta / value) ** 0.5, 1.0)
+            variance = self.noise + self.rate * (1 - self.bend * (1 - t)) * theta
+            skewed = stretch / variance if stretch > 0 else 0.0
+            return unbiased - theta - float(np.sqrt(z2 * variance)) - skewed
 
-        if low > 0 and stretch > 0:
-            if excess(0.0) <= 0:
-                low = 0.0
-            elif excess(low) < 0:  # not so by rounding where there is hardly any noise
-                low = float(brentq(excess, 0.0, low))
-        return low, high
+        if unbiased <= 0 or excess(0.0) <= 0:
+            return 0.0, high
+        return float(brentq(excess, 0.0, unbiased, xtol=1e-12 * unbiased)), high
 
     def _symmetric(self, value: float, z2: float) -> tuple[float, float]:
         """Where (value - theta)^2 = z^2 V(theta), at least 0."""
@@ -129,6 +134,25 @@ def doubts_of(estimates: Sequence[Debiased]) -> tuple[float, float]:
     """How much smaller and how much larger an error may be: finer estimates may be chance."""
     below, above = (max(sum(each.doubts[end] for each in estimates), 0.0) for end in (0, 1))
     return below, above
+
+
+def bend_of(estimates: Sequence[Debiased]) -> float:
+    """By how much the variance of gains over the error falls where R is closer to f; at most 1."""
+    near, there = (_variance_over_error(estimates, t) for t in (0.5, 1.0))
+    return min(2 * (1 - near / there), 1.0) if there > 0 else 0.0
+
+
+def _variance_over_error(estimates: Sequence[Debiased], t: float) -> float:
+    """Mean variance of a label's gain over the error, if E[y | f] were f + t (R - f)."""
+    variance = error = 0.0
+    for each in estimates:
+        f, loss = each.problem.points, each.problem.loss
+        R = f + t * (each.conditional - f)
+        gains = loss(f) - loss(R)
+        mean = row_dot(R, gains)
+        error += each.mean(mean)
+        variance += each.mean(row_dot(R, (gains - mean[:, None]) ** 2))
+    return variance / error if error > 0 else 0.0
 
 
 def within_range(
