@@ -322,26 +322,32 @@ class CurveStep:
         of each row.
         """
         let_in = self.features.logits(self.variance @ total)
-        moved = np.clip(self._moved(units[:, None] * residuals), -FARTHEST, FARTHEST)
-        u = self.features.logits(moved)
+        u, moved = self._effects(units[:, None] * residuals)
         left_out = tilted(self.g, let_in - u)
         return left_out, tilted(self.g, let_in), self._share(residuals, u, moved, units)
 
-    def _moved(self, residuals: FloatArray) -> FloatArray:
-        """F^-1 J' r of each row ``(n, p)``, of residuals ``(n, d)``."""
+    def _effects(self, residuals: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """What F^-1 J' r of each row does to its logits ``(n, d)``, and its square ``(n,)``."""
         if residuals.shape[1] == 1:
-            return residuals * self._of_one
-        return self.features.scores(residuals) @ self.variance
+            effect, squared, farthest = self._of_one
+            if np.all(np.abs(residuals[:, 0]) * farthest <= FARTHEST):
+                return residuals * effect, residuals[:, 0] ** 2 * squared
+        moved = np.clip(self.features.scores(residuals) @ self.variance, -FARTHEST, FARTHEST)
+        return self.features.logits(moved), row_dot(moved, moved)
 
     @cached_property
-    def _of_one(self) -> FloatArray:
-        """F^-1 J' of each row ``(n, p)``, for one probability: label sets share it."""
-        return self.features.scores(np.ones((len(self.g), 1))) @ self.variance
+    def _of_one(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Effects ``(n, 1)`` of a residual of 1, for one probability, which label sets share.
+
+        With them the square of F^-1 J' and its largest entry, ``(n,)`` each.
+        """
+        moved = self.features.scores(np.ones((len(self.g), 1))) @ self.variance
+        return self.features.logits(moved), row_dot(moved, moved), np.abs(moved).max(axis=1)
 
     def _share(
         self, residuals: FloatArray, u: FloatArray, moved: FloatArray, units: FloatArray
     ) -> FloatArray:
-        """The weight a of the sample that is left out, ``(n,)``."""
+        """The weight a of the sample that is left out, ``(n,)``; `moved` is a square."""
         along = row_dot(residuals, u)
 
         def over(values: FloatArray, below: FloatArray) -> FloatArray:
@@ -349,7 +355,7 @@ class CurveStep:
             return np.clip(ratio, 0.0, 1.0)
 
         h = over(row_dot(self.g, u**2) - row_dot(self.g, u) ** 2, along)
-        taken = over(self.prior * row_dot(moved, moved), units * along)  # 1 - s
+        taken = over(self.prior * moved, units * along)  # 1 - s
         if not self.second:
             return np.minimum((1 + taken) / (2 - h), 1.0)
         return np.minimum((1 + taken) / ((2 + h) * (1 - h - h * taken)), 1.0)
