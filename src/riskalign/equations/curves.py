@@ -328,12 +328,20 @@ class CurveStep:
 
     def _effects(self, residuals: FloatArray) -> tuple[FloatArray, FloatArray]:
         """What F^-1 J' r of each row does to its logits ``(n, d)``, and its square ``(n,)``."""
-        if residuals.shape[1] == 1:
-            effect, squared, farthest = self._of_one
-            if np.all(np.abs(residuals[:, 0]) * farthest <= FARTHEST):
-                return residuals * effect, residuals[:, 0] ** 2 * squared
-        moved = np.clip(self.features.scores(residuals) @ self.variance, -FARTHEST, FARTHEST)
-        return self.features.logits(moved), row_dot(moved, moved)
+        if residuals.shape[1] > 1:
+            return self._clipped(self.features, residuals)
+        effect, squared, farthest = self._of_one
+        u, square = residuals * effect, residuals[:, 0] ** 2 * squared
+        far = np.abs(residuals[:, 0]) * farthest > FARTHEST
+        if far.any():
+            rows = Features(self.features.predictions[far], self.features.knots)
+            u[far], square[far] = self._clipped(rows, residuals[far])
+        return u, square
+
+    def _clipped(self, features: Features, residuals: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The effects of some rows, of which no parameter moves farther than `FARTHEST`."""
+        moved = np.clip(features.scores(residuals) @ self.variance, -FARTHEST, FARTHEST)
+        return features.logits(moved), row_dot(moved, moved)
 
     @cached_property
     def _of_one(self) -> tuple[FloatArray, FloatArray, FloatArray]:
