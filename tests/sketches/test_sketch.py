@@ -639,6 +639,11 @@ class TestErrors:
         with pytest.raises(ValueError, match="`classes` must be a number from 2 to"):
             ra.CalibrationSketch(classes=classes)
 
+    @pytest.mark.parametrize("classes", ["ab", [["a"], ["b"]]])
+    def test_classes_that_no_label_can_be(self, classes):
+        with pytest.raises(TypeError, match="`classes` must"):
+            ra.CalibrationSketch(classes=classes)
+
     @pytest.mark.parametrize("limit", [-1, 2.5, "many", True, 2**43 + 1])
     def test_bad_limits(self, limit):
         with pytest.raises(ValueError, match="`exact_limit` must be a number of rows"):

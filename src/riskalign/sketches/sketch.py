@@ -12,6 +12,7 @@ from riskalign.bandwidth.result import BandwidthSearch
 from riskalign.bandwidth.search import Bandwidth, Candidates, search_bandwidth
 from riskalign.data.case import Case
 from riskalign.data.counts import MOST_ROWS
+from riskalign.data.labels import listed
 from riskalign.data.settings import Settings
 from riskalign.data.state import SketchState
 from riskalign.data.validation import as_batch, check_shares, is_whole, one_of
@@ -94,7 +95,7 @@ class CalibrationSketch:
             n_classes = 2 if classes is None else min(int(classes), MOST_CLASSES + 1)
             names = tuple(str(k) for k in range(n_classes))
         elif isinstance(classes, Iterable):
-            self._labels = list(classes)
+            self._labels = listed(classes)
             names = tuple(str(label) for label in self._labels)
         else:
             names = ()
