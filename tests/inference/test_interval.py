@@ -1,5 +1,7 @@
 """Intervals: seeded, with stated error rates."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy.optimize import brentq
@@ -23,6 +25,13 @@ from riskalign.methods.residuals import Debiased
 from riskalign.options import make_case
 from riskalign.pipeline import model_of
 from riskalign.smoothing import Tuning
+
+
+def test_no_variance_is_below_zero():
+    """R misses 0 by rounding where probabilities are about as small as that."""
+    R, gains = np.array([[1.0, -1e-16], [0.5, 0.5]]), np.array([[0.0, 1e3], [1.0, 3.0]])
+    estimate = SimpleNamespace(conditional=R, gains=gains)
+    assert interval.variance_of_gain(estimate).tolist() == [0.0, 1.0]
 
 
 @pytest.mark.parametrize(

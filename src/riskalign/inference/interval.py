@@ -179,9 +179,12 @@ def within_range(
 
 
 def variance_of_gain(estimate: Debiased) -> FloatArray:
-    """The variance of the gain of a label drawn from R, ``(n,)``."""
+    """The variance of the gain of a label drawn from R, ``(n,)``.
+
+    R may lie below 0 by rounding, and then so would the variance.
+    """
     R, gains = estimate.conditional, estimate.gains
-    return row_dot(R, (gains - row_dot(R, gains)[:, None]) ** 2)
+    return np.maximum(row_dot(R, (gains - row_dot(R, gains)[:, None]) ** 2), 0.0)
 
 
 def mean_variance_of_gain(model: Model, estimates: Sequence[Debiased]) -> float:
