@@ -90,6 +90,7 @@ class Chance:
         """From the mean variance of a label's gain, and estimates ``(B,)`` of the null world."""
         plugin = sum(each.mean(each.plugin) for each in estimates)
         removed = sum(each.mean(each.variance_removed) for each in estimates)
+        gains = max(gains, 0.0)  # nodes may have weights below 0, and so may means of squares
         rate = gains / estimates[0].effective_samples / plugin if plugin > 0 else 0.0
         noise, bias = float(np.var(null, ddof=1)), float(null.mean())
         return cls(noise, rate, removed, bias, doubts_of(estimates), bend_of(estimates))
@@ -179,12 +180,9 @@ def within_range(
 
 
 def variance_of_gain(estimate: Debiased) -> FloatArray:
-    """The variance of the gain of a label drawn from R, ``(n,)``.
-
-    R may lie below 0 by rounding, and then so would the variance.
-    """
+    """The variance of the gain of a label drawn from R, ``(n,)``."""
     R, gains = estimate.conditional, estimate.gains
-    return np.maximum(row_dot(R, (gains - row_dot(R, gains)[:, None]) ** 2), 0.0)
+    return row_dot(R, (gains - row_dot(R, gains)[:, None]) ** 2)
 
 
 def mean_variance_of_gain(model: Model, estimates: Sequence[Debiased]) -> float:
