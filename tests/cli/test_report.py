@@ -272,6 +272,15 @@ class TestReport:
         assert (code, out) == (2, "")
         assert "the ECE has none" in one_line(err)
 
+    @pytest.mark.parametrize("method", [("--bins", "10"), ("--estimator", "plugin")])
+    def test_upper_needs_an_interval(self, run, file, method):
+        """Without one, nothing shows that the error is below the limit."""
+        gate = ("--fail-above", "90pts", "--upper")
+        code, _, err = run("report", file, *FAST, *method, *gate)
+        assert code == 2
+        assert "--upper compares the end of an interval, and there is none" in one_line(err)
+        assert run("report", file, *FAST, *method, *gate[:2])[0] == 0
+
     def test_percentages_are_told(self, run, three, tmp_path):
         path = tmp_path / "percent.npz"
         for f in (100 * three.y_prob, 99.5 * three.y_prob[:, 1]):

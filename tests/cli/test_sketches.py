@@ -1,6 +1,7 @@
 """`riskalign sketch`, `merge`, `history`, and reports of sketches and folders."""
 
 import json
+import weakref
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +11,7 @@ from matplotlib import pyplot as plt
 from scipy.special import expit
 
 import riskalign as ra
-from riskalign.cli import main
+from riskalign.cli import main, sketches
 
 
 def rows(seed, n=600, factor=1.2):
@@ -119,6 +120,24 @@ class TestSketch:
             assert main(["sketch", str(path), "-o", parts[-1]]) == 0
         assert main(["merge", *parts, "-o", str(tmp_path / "all.sketch")]) == 0
         assert loaded(tmp_path / "all.sketch").to_bytes() == whole.to_bytes()
+
+    def test_one_at_a_time(self, whole, tmp_path, monkeypatch):
+        """Those of many classes are large: a folder of them need not fit into memory."""
+        path, alive, most = tmp_path / "a.sketch", weakref.WeakSet(), []
+        path.write_bytes(whole.to_bytes())
+
+        def load(path):
+            alive.add(found := loaded(path))
+            most.append(len(alive))
+            return found
+
+        monkeypatch.setattr(sketches, "load_sketch", load)
+        for command in ("merge", "sketch"):
+            arguments = [command, *[str(path)] * 6, "-o", str(tmp_path / "b.sketch")]
+            assert main(arguments) == 0
+        assert len(most) == 12
+        assert max(most) <= 3
+        assert loaded(tmp_path / "b.sketch").n_samples == 6 * whole.n_samples
 
     def test_sketches_that_do_not_merge(self, tmp_path, capsys):
         (tmp_path / "a.sketch").write_bytes(ra.CalibrationSketch().to_bytes())

@@ -144,6 +144,12 @@ def check_limit(screen: Screen, limit: Limit, metric: str, upper: bool) -> list[
         interval = answer.gap_interval if limit.in_points else answer.interval
         value = answer.gap if limit.in_points else answer.value
         what = "typical gap" if limit.in_points else "calibration error"
+        if interval is None and upper:
+            raise ValueError(
+                "--upper compares the end of an interval, and there is none here: bins, estimators "
+                "other than the debiased one and sketches without rows give an error alone. Leave "
+                "out --upper, or what takes the interval away."
+            )
         if interval is not None:
             value = interval[1] if upper else interval[0]
             end = "upper" if upper else "lower"

@@ -6,9 +6,10 @@ import argparse
 import csv
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -122,8 +123,8 @@ def sketch(options: argparse.Namespace) -> int:
     _check_ending(options.output)
     parquet = [path for path in options.files if path.suffix.lower() in PARQUET or is_of_many(path)]
     parquet = [path for path in parquet if path.suffix.lower() != SUFFIX]
-    parts = [_of_parquet(options, parquet)] if parquet else []
-    parts += [_of_file(options, path) for path in options.files if path not in parquet]
+    others = (_of_file(options, path) for path in options.files if path not in parquet)
+    parts = chain([_of_parquet(options, parquet)] if parquet else [], others)
     return _store(_merged(parts, options.files), options.output)
 
 
@@ -131,9 +132,8 @@ def merge(options: argparse.Namespace) -> int:
     """`riskalign merge`."""
     check_outputs({"--output": options.output}, options.files)
     _check_ending(options.output)
-    return _store(
-        _merged([load_sketch(path) for path in options.files], options.files), options.output
-    )
+    parts = map(load_sketch, options.files)  # one at a time: those of many classes are large
+    return _store(_merged(parts, options.files), options.output)
 
 
 def _check_ending(path: Path) -> None:
@@ -273,9 +273,10 @@ def _of_file(options: argparse.Namespace, path: Path) -> CalibrationSketch:
         )
 
 
-def _merged(parts: Sequence[CalibrationSketch], names: Sequence[Path]) -> CalibrationSketch:
-    merged = parts[0]
-    for part in parts[1:]:
+def _merged(parts: Iterable[CalibrationSketch], names: Sequence[Path]) -> CalibrationSketch:
+    parts = iter(parts)
+    merged = next(parts)
+    for part in parts:
         try:
             merged.merge(part)
         except ValueError as error:

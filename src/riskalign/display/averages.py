@@ -43,9 +43,9 @@ class Overconfidence:
 
     @property
     def gap_interval(self) -> tuple[float, float]:
-        """The interval of the gap, by the normal approximation."""
+        """The interval of the gap, by the normal approximation, between -1 and 1."""
         reach = float(ndtri((1 + self.confidence) / 2)) * self.gap_error
-        return self.gap - reach, self.gap + reach
+        return max(self.gap - reach, -1.0), min(self.gap + reach, 1.0)
 
     @property
     def sign(self) -> int:
