@@ -177,9 +177,12 @@ class TestColumns:
     @pytest.mark.parametrize("name", ["correct", "is_correct"])
     def test_confidence_and_outcome(self, tmp_path, name):
         text = f"{name},confidence\nTrue,0.9\nFalse,0.8\ntrue,0.5\n"
-        found = open_predictions(write(tmp_path / "a.csv", text)).read()
-        assert found.labels.tolist() == [1, 0, 1]
-        assert found.scores.tolist() == [0.9, 0.8, 0.5]
+        file = open_predictions(write(tmp_path / "a.csv", text))
+        assert file.top_label
+        assert file.classes is None
+        assert file.description == f"right or wrong from '{name}', confidence from 'confidence'"
+        assert file.read().labels.tolist() == [1, 0, 1]
+        assert file.read().scores.tolist() == [0.9, 0.8, 0.5]
         layout = find_layout([name, "pred", "confidence"])
         assert (layout.label, layout.scores, layout.predicted) == (name, ("confidence",), None)
 

@@ -34,6 +34,7 @@ class Layout:
     Attributes
     ----------
     label : column of labels; empty where there are none
+    right : whether these say if the predicted class was right
     scores : columns of probabilities, logits or confidences; one of them may hold lists
     predicted : column of predicted classes, where only the predicted class's probability is known
     names : the classes that the score columns name, None for a single column
@@ -49,6 +50,12 @@ class Layout:
     from_logits: bool = False
     words: str = ""
     weight: str | None = None
+    right: bool = False
+
+    @property
+    def top_label(self) -> bool:
+        """Whether only the predicted class's probability is known."""
+        return self.right or self.predicted is not None
 
     @property
     def needed(self) -> tuple[str, ...]:
@@ -71,6 +78,8 @@ class Layout:
             shown += f", weights from {self.weight[:LONGEST]!r}"
         if not self.label:
             return f"no labels, {what} from {shown}"
+        if self.right:
+            return f"right or wrong from {self.label[:LONGEST]!r}, confidence from {shown}"
         return f"labels from {self.label[:LONGEST]!r}, {what} from {shown}"
 
 
@@ -160,7 +169,7 @@ def _outcome(found: _Names) -> Layout | None:
     correct, confidence = found.matching(CORRECT), found.matching(CONFIDENCE)
     others = (LABEL, PROBABILITY, LOGIT, SCORE)
     if len(correct) == len(confidence) == 1 and not any(map(found.matching, others)):
-        return Layout(correct[0], confidence)
+        return Layout(correct[0], confidence, right=True)
     return None
 
 
