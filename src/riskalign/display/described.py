@@ -473,14 +473,14 @@ def _binary_rows(found: BinarySummary, classes: Sequence[str]) -> list[Row]:
         ),
         Row(
             "calibration slope",
-            f"{found.slope:.2f}",
+            numbers.ratio(found.slope),
             numbers.ratio_between(*found.slope_interval),
             "1 is ideal",
             help.SLOPE,
         ),
         Row(
             "calibration intercept",
-            f"{found.intercept:.2f}",
+            numbers.ratio(found.intercept),
             numbers.ratio_between(*found.intercept_interval),
             "0 is ideal",
         ),
