@@ -196,6 +196,8 @@ class TestColumns:
     def test_all_names_of_labels_are_listed(self):
         with pytest.raises(ValueError, match=r"\(y, y_true, label, labels, target, targets, or c"):
             find_layout(["truth", "p"])
+        with pytest.raises(ValueError, match="or the file that holds them with --labels"):
+            find_layout(["p"])
 
     def test_users_words(self, tmp_path):
         columns = ["truth", "cat", "dog", "m1_cat", "m1_dog", "m2_cat", "m2_dog"]

@@ -179,16 +179,17 @@ def _is_logit(column: str, logits: bool) -> bool:
 
 def find_label(columns: Sequence[str], label: str | None) -> str:
     """The column of labels, by its name or the user's word."""
-    return _Names(columns, "column").label(label)
+    return _Names(columns, "column", elsewhere=False).label(label)
 
 
 class _Names:
     """The names of a table's columns, and how users refer to them."""
 
-    def __init__(self, columns: Sequence[str], noun: str) -> None:
+    def __init__(self, columns: Sequence[str], noun: str, *, elsewhere: bool = True) -> None:
         self._columns = columns
         self._counts = Counter(columns)  # there may be 100,000 of them
         self._noun = noun
+        self._elsewhere = elsewhere  # whether labels may be in another file
 
     def listed(self) -> str:
         """The names, for an error."""
@@ -208,9 +209,10 @@ class _Names:
             return self.named(given, "--label")
         found = self.matching(LABEL)
         if not found:
+            other = ", or the file that holds them with --labels" if self._elsewhere else ""
             raise ValueError(
                 f"no {self._noun} of labels was found (y, y_true, label, labels, target, targets, "
-                f"or correct with confidence). Name it with --label. {self.listed()}"
+                f"or correct with confidence). Name it with --label{other}. {self.listed()}"
             )
         if len(found) > 1:
             raise ValueError(
