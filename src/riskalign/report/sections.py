@@ -295,7 +295,6 @@ def _gain_row(advice: Advice, gain: Gain, most: float) -> str:
         f'<rect class="{"worse" if worse else "after"}" y="9" width="{max(after, 1.0):.1f}" '
         'height="5"/></svg>'
     )
-    change = gain.log_loss_after / gain.log_loss_before - 1 if gain.log_loss_before else 0.0
     chosen = ' class="chosen"' if gain is advice.chosen else ""
     name = "typical gap" if advice.in_points else "error"
     return (
@@ -303,7 +302,7 @@ def _gain_row(advice: Advice, gain: Gain, most: float) -> str:
         f'<td data-label="{name}">{minus(advice.size(gain.error_before))} \u2192 '
         f"{minus(advice.size(gain.error_after))}</td><td>{bar}</td>"
         f"<td>{numbers.number(gain.log_loss_before)} \u2192 "
-        f"{numbers.number(gain.log_loss_after)}</td><td>{minus(f'{change:+.1%}')}</td></tr>"
+        f"{numbers.number(gain.log_loss_after)}</td><td>{minus(gain.change_in_words)}</td></tr>"
     )
 
 
