@@ -132,13 +132,13 @@ class Gains(list[Gain]):
 
     def _repr_html_(self) -> str:
         """A row per method, for notebooks."""
-        head = ("method", "calibration error", "log loss", "change")
+        head = ("method", "calibration error", "log loss", "change (95% CI)")
         rows = [
             (
                 gain.description,
                 f"{number(max(gain.error_before, 0.0))} to {number(max(gain.error_after, 0.0))}",
                 f"{number(gain.log_loss_before)} to {number(gain.log_loss_after)}",
-                gain.change_in_words if gain.log_loss_before else "",
+                gain.change_in_words.replace("95% CI ", "") if gain.log_loss_before else "",
             )
             for gain in self
         ]

@@ -11,6 +11,7 @@ from riskalign.bandwidth.criteria import CRITERIA
 from riskalign.bandwidth.result import BandwidthSearch
 from riskalign.bandwidth.search import Bandwidth, Candidates, search_bandwidth
 from riskalign.data.case import Case
+from riskalign.data.notions import NOTIONS
 from riskalign.data.settings import Settings
 from riskalign.data.state import SketchState
 from riskalign.data.validation import as_batch, check_shares, one_of
@@ -162,7 +163,7 @@ class CalibrationSketch:
             filled = mass > 0
             predicted, came = predicted[filled] / mass[filled], came[filled] / mass[filled]
             picture = svg.reliability(predicted, came, came, came)
-        return framed(f"Sketch for {self.notion} calibration", "", rows, picture)
+        return framed(f"Sketch for {NOTIONS[self.notion].title} calibration", "", rows, picture)
 
     def update(
         self,
