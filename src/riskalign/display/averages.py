@@ -32,7 +32,7 @@ class Overconfidence:
     gap : mean of f - y as observed, for binary errors of the one probability, for others of the
         class each row ranks first: mean confidence less accuracy
     gap_error : the standard error of `gap`
-    confidence : that of `gap_interval`
+    confidence : level of `gap_interval`
     """
 
     per_class: FloatArray
@@ -67,7 +67,7 @@ class BinarySummary:
     ratio, ratio_interval : mean_prediction / frequency; infinite where the class never occurs,
         NaN where it is never predicted either
     slope, slope_interval, intercept, intercept_interval : of the logistic recalibration
-    confidence : that of the intervals
+    confidence : level of the intervals
     """
 
     mean_prediction: float

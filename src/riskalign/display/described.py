@@ -361,7 +361,7 @@ class Described:
         return share**2 if self.norm == "l2" else share  # squares add up
 
     def class_gap(self, error: float, *, off: bool) -> str:
-        """The typical gap of a class in points, from its error and whether it is off by chance.
+        """The typical gap of a class in points; `off` says whether it is off by more than chance.
 
         A dash where there is none: for a loss without points, and where an estimate of 0 or below
         stands beside a class that is off by more than chance.

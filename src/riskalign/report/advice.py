@@ -1,4 +1,4 @@
-"""What to do: what recalibration would gain, and whether it is worth it."""
+"""Advice: what recalibration would gain, and whether it is worth it."""
 
 from __future__ import annotations
 

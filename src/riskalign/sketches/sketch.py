@@ -1,4 +1,4 @@
-"""A sample as a value of bounded size: filled in one pass, merged, stored, and asked later."""
+"""A summary of a sample in bounded memory: it is filled in one pass, merged, stored and queried."""
 
 from __future__ import annotations
 
