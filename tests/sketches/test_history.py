@@ -434,7 +434,7 @@ class TestPlot:
         ax = history.plot(alarm=alarm)
         columns = history.to_columns()
         np.testing.assert_allclose(ax.lines[0].get_ydata(), columns["value"])
-        assert ax.get_ylabel() == "calibration error"
+        assert ax.get_ylabel() == "calibration error\n(squared error), 95% interval"
         assert any(alarm.limit in line.get_ydata() for line in ax.lines)
         matplotlib.pyplot.close("all")
 

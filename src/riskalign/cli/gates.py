@@ -123,8 +123,8 @@ def check_limit(screen: Screen, limit: Limit, metric: str, upper: bool) -> list[
     """Whether errors are above a limit: every answer's, or the ECE.
 
     By default the lower end of the interval is compared, so that a model fails if it is above the
-    limit beyond doubt. With `upper` it is the upper end: a model passes only if it is shown to be
-    below.
+    limit by more than chance. With `upper` it is the upper end: a model passes only if it is shown
+    to be below.
     """
     option = f"--fail-above {limit}{' --upper' if upper else ''}"
     if metric == "ece":
@@ -182,7 +182,7 @@ def _checked(name: str, option: str, failed: bool, found: str) -> Check:
 
 
 def check_baseline(comparison: Comparison, n_classes: int) -> Check:
-    """Whether a model of so many classes is calibrated worse than a baseline beyond doubt."""
+    """Whether a model is calibrated worse than a baseline by more than chance."""
     low, high = comparison.interval
     failed, name = low > 0, comparison.names[1]
     told = "the calibration error is larger" if failed else "not shown to be worse"

@@ -18,6 +18,7 @@ from riskalign.cli.reading import naming, opened, same_rows
 from riskalign.cli.sketches import SketchSource, inputs_of, is_of_many, open_sketch
 from riskalign.data.files import PredictionFile
 from riskalign.data.files.writing import is_rewritable
+from riskalign.data.notions import BINARY
 from riskalign.display.table import wrapped
 from riskalign.methods import EqualWidthBins, KernelSmoother
 from riskalign.methods.method import Method
@@ -188,7 +189,7 @@ def _checks(
         comparison = compare(
             labels,
             *probabilities,
-            notion=options.notion,
+            notion=BINARY.name if file.has_outcomes else options.notion,
             loss=options.loss,
             names=names,
             sample_weight=None if options.weight is None else file.read().weights,

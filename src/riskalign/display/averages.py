@@ -32,7 +32,7 @@ class Overconfidence:
     gap : mean of f - y as observed, for binary errors of the one probability, for others of the
         class each row ranks first: mean confidence less accuracy
     gap_error : the standard error of `gap`
-    confidence : that of `gap_interval`
+    confidence : level of `gap_interval`
     """
 
     per_class: FloatArray
@@ -67,7 +67,7 @@ class BinarySummary:
     ratio, ratio_interval : mean_prediction / frequency; infinite where the class never occurs,
         NaN where it is never predicted either
     slope, slope_interval, intercept, intercept_interval : of the logistic recalibration
-    confidence : that of the intervals
+    confidence : level of the intervals
     """
 
     mean_prediction: float
@@ -125,15 +125,16 @@ class BinarySummary:
     def factor(self) -> tuple[str, str, str]:
         """The ratio and the ends of its interval, inverted where the probability is too low.
 
-        They have as many decimals as tell the near end from 1 and the ends from each other, and
-        none where they are large.
+        They have as many decimals as tell the near end from 1, and the ratio and the ends from
+        each other, and none where they are large.
         """
         value, (low, high) = self.ratio, self.ratio_interval
         if self.sign < 0:
             value, low, high = (1 / x if x > 0 else math.inf for x in (value, high, low))
         if self.sign and low >= 100:
             return f"{value:,.0f}", f"{low:,.0f}", f"{high:,.0f}"
-        width = min(low - 1, high - low)
+        ends = (low - 1, high - low, value - low, high - value)
+        width = min(filter(math.isfinite, ends), default=1.0)
         digits = 2 if self.sign == 0 else next((d for d in (1, 2, 3) if width >= 10**-d), 4)
         return f"{value:.{digits}f}", f"{low:.{digits}f}", f"{high:.{digits}f}"
 

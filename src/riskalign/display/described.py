@@ -9,7 +9,7 @@ import numpy as np
 
 from riskalign.data.notions import NOTIONS
 from riskalign.display import help, numbers, svg
-from riskalign.display.averages import SIDES, BinarySummary, Overconfidence
+from riskalign.display.averages import CONFIDENCE, SIDES, BinarySummary, Overconfidence
 from riskalign.display.judgement import DEFAULT, FACTOR, Thresholds, Verdict, judge
 from riskalign.display.notebook import framed
 from riskalign.display.table import Row, columns, text_rows, wrapped
@@ -25,6 +25,9 @@ SHOWN, NAME, WIDE = 5, 40, 100
 
 GAP = "typical gap"
 """What the root of a squared error is called; norms of the difference are errors themselves."""
+
+GAPS = {"l1": "mean gap", "max": "largest gap", "euclidean": "mean distance"}
+"""What the norms of a difference are called in a sentence, where not by that name."""
 
 STATISTIC = "spiegelhalter"
 """The one value that is not the size of an error."""
@@ -186,7 +189,7 @@ class Described:
                 f"data do not tell how far off: the {size}{ends}."
             )
         if tested:
-            name = GAP if self.in_points else "calibration error"
+            name = self._gap if self.in_points else "calibration error"
             return f"The interval of the {name} reaches 0: the {size}{ends}."
         none = f"We found no evidence that {subject} {verb} miscalibrated"
         if self.is_shown_off:
@@ -194,7 +197,7 @@ class Described:
         if found.grade == "unclear":
             high = f"{numbers.points(found.interval[1])} points{self._per}"
             return (
-                f"{none}; with {self.n_samples:,} rows, typical gaps below {high} cannot be ruled "
+                f"{none}; with {self.n_samples:,} rows, {self._gap}s below {high} cannot be ruled "
                 "out."
             )
         return f"{none}: the {size}{ends}."
@@ -218,6 +221,10 @@ class Described:
         return self.evidence.findings
 
     @property
+    def _gap(self) -> str:
+        return GAP if self.norm is None else GAPS.get(self.norm, GAP)
+
+    @property
     def _per(self) -> str:
         return " per class" if self.per_class is not None else ""
 
@@ -228,7 +235,8 @@ class Described:
             name = f"{NOTIONS[self.notion].title} calibration error ({self._loss})"
             return f"{name} is {numbers.number(found.gap)}"
         gap = f"{numbers.points(found.gap)} points{self._per}"
-        return f"typical gap between predicted and true probability is {gap}"
+        between = "probabilities" if self.norm == "euclidean" else "probability"
+        return f"{self._gap} between predicted and true {between} is {gap}"
 
     def _between(self, interval: tuple[float, float]) -> str:
         if self.in_points:
@@ -301,7 +309,8 @@ class Described:
         if self.interval is not None:
             between = "{:.6f} to {:.6f}".format(*self.interval)
         value = f"{self._shown:.6f}"
-        rows = [Row("calibration error", value, between, self.definition, help.INTERVAL)]
+        name = "z" if self.norm == STATISTIC else "calibration error"
+        rows = [Row(name, value, between, self.definition, help.INTERVAL)]
         if self.norm is None:
             if self.refinement is not None:  # the error and it add up to the risk
                 left = f"{self.refinement + self.value - self._shown:.6f}"
@@ -352,7 +361,7 @@ class Described:
         return share**2 if self.norm == "l2" else share  # squares add up
 
     def class_gap(self, error: float, *, off: bool) -> str:
-        """The typical gap of a class in points, from its error and whether it is off by chance.
+        """The typical gap of a class in points; `off` says whether it is off by more than chance.
 
         A dash where there is none: for a loss without points, and where an estimate of 0 or below
         stands beside a class that is off by more than chance.
@@ -404,6 +413,8 @@ class Described:
         found = self.verdict()
         size = f"{found.words}, " if self.in_points else ""
         measure = self.loss if self.norm is None else f"{self.norm} norm"
+        if self.norm == STATISTIC:
+            measure = STATISTIC
         ends = "" if self.interval is None else f", interval=({_ends(self.interval)})"
         return (
             f"<CalibrationResult: {self.notion}, {measure}, value={self._shown:.4g}{ends}, "
@@ -419,7 +430,7 @@ class Described:
     def __str__(self) -> str:
         """A short table."""
         lines = [self.title, "", *wrapped(self._said, "  ", WIDE), ""]
-        lines += text_rows([self.gap_row(), *self.side_rows(), *self.average_rows()], WIDE)
+        lines += text_rows(self._rows, WIDE)
         grid = self.class_grid(name=NAME - 14)
         if grid:
             lines += ["", *columns(grid, left=(0, 3, 6))]
@@ -428,8 +439,18 @@ class Described:
 
     def _repr_html_(self) -> str:
         """The table and a small diagram, for notebooks."""
-        rows = [self.gap_row(), *self.side_rows(), *self.average_rows(), *self.detail_rows()]
+        rows = [*self._rows, *self.detail_rows()]
         return framed(self.title, self._said, rows, self._picture(), self.class_grid())
+
+    @property
+    def _rows(self) -> list[Row]:
+        """The numbers, below a head that names their intervals."""
+        rows = [self.gap_row(), *self.side_rows(), *self.average_rows()]
+        if not any(row.interval for row in rows):
+            return rows
+        averages = self.binary or self.overconfidence
+        level = self.confidence or (CONFIDENCE if averages is None else averages.confidence)
+        return [Row("", "", f"{level:.0%} CI"), *rows]
 
     def _picture(self) -> str:
         if self.per_class is not None and self.evidence is not None:
@@ -440,7 +461,9 @@ class Described:
         if self.curve is not None and not NOTIONS[self.notion].joint:
             curve = self.curve(np.linspace(0, 1, 61))
             return svg.reliability(curve.grid, curve.conditional, *curve.band())
-        return svg.split_bar(self.value / self.risk) if self.risk > 0 else ""
+        if self.norm is not None or self.risk <= 0:  # a norm is no part of the risk
+            return ""
+        return svg.split_bar(self.value / self.risk)
 
 
 def gap_with_interval(found: ClassEvidence, k: int) -> str:
@@ -473,14 +496,14 @@ def _binary_rows(found: BinarySummary, classes: Sequence[str]) -> list[Row]:
         ),
         Row(
             "calibration slope",
-            f"{found.slope:.2f}",
+            numbers.ratio(found.slope),
             numbers.ratio_between(*found.slope_interval),
             "1 is ideal",
             help.SLOPE,
         ),
         Row(
             "calibration intercept",
-            f"{found.intercept:.2f}",
+            numbers.ratio(found.intercept),
             numbers.ratio_between(*found.intercept_interval),
             "0 is ideal",
         ),

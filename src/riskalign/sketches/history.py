@@ -16,6 +16,7 @@ from riskalign.compose import compose
 from riskalign.data.state import SketchState
 from riskalign.data.validation import is_whole
 from riskalign.display import numbers
+from riskalign.display.described import LOSSES
 from riskalign.display.frames import data_frame
 from riskalign.display.notebook import framed
 from riskalign.inference.alarm import Alarm, raise_alarm
@@ -361,7 +362,9 @@ class CalibrationHistory:
 
         if not len(self):
             raise ValueError("The history is empty: append a period's sketch first.")
-        return error_over_time(self.to_columns(**options), alarm=alarm, ax=ax)
+        loss, level = options.get("loss", "l2"), options.get("confidence", 0.95)
+        words = f"({LOSSES.get(str(loss), str(loss))}), {level:.0%} interval"
+        return error_over_time(self.to_columns(**options), alarm=alarm, ax=ax, words=words)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Store the history as one Parquet file, or as a folder of .sketch files.

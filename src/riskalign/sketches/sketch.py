@@ -1,4 +1,4 @@
-"""A sample as a value of bounded size: filled in one pass, merged, stored, and asked later."""
+"""A summary of a sample in bounded memory: it is filled in one pass, merged, stored and queried."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from riskalign.bandwidth.search import Bandwidth, Candidates, search_bandwidth
 from riskalign.data.case import Case
 from riskalign.data.counts import MOST_ROWS
 from riskalign.data.labels import listed
+from riskalign.data.notions import NOTIONS
 from riskalign.data.settings import Settings
 from riskalign.data.state import SketchState
 from riskalign.data.validation import as_batch, check_shares, is_whole, one_of
@@ -170,7 +171,7 @@ class CalibrationSketch:
             filled = mass > 0
             predicted, came = predicted[filled] / mass[filled], came[filled] / mass[filled]
             picture = svg.reliability(predicted, came, came, came)
-        return framed(f"Sketch for {self.notion} calibration", "", rows, picture)
+        return framed(f"Sketch for {NOTIONS[self.notion].title} calibration", "", rows, picture)
 
     def update(
         self,
