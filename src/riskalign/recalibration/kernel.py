@@ -75,14 +75,15 @@ class Start:
             none = np.zeros(f.shape[1])
             scaling = Scaling(TEMPERATURE, np.ones(1), none, np.empty(0))
             return cls(scaling, 1.0, floored_log(f))
-        fit = Fit.of(sample, FORMS[start])
         if f.shape[1] > MOST_LEFT_OUT:
+            fit = Fit.of(sample, FORMS[start])
             return cls(fit.scaling, 1.0, fit.logits())
-        own = fit.left_out_logits()
-        if start == "temperature":
-            return cls(fit.scaling, 1.0, own)
         simple = Fit.of(sample, TEMPERATURE)
         other = simple.left_out_logits()
+        if start == "temperature":
+            return cls(simple.scaling, 1.0, other)
+        fit = Fit.of(sample, FORMS[start], simple.scaling.slope)
+        own = fit.left_out_logits()
         share = _best_share(sample, other, own)
         theta = share * fit.scaling.theta
         theta[0] += (1 - share) * simple.scaling.slope
