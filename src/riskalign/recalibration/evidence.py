@@ -29,6 +29,9 @@ from riskalign.equations.arrays import BoolArray, FloatArray
 NARROWEST, WIDEST = 1e7, 1e-2
 """Largest and smallest precision of a block: no weight at all, and no prior at all."""
 
+HIGHEST = 1e5
+"""Largest precision of a block that may not vanish yet."""
+
 DROPPED = 0.1
 """Effective number of weights below which a block vanishes."""
 
@@ -96,18 +99,22 @@ class Evidence:
         value += np.log(precision[some]).sum() / 2
         return Optimum(float(value), weights, kept, factor[0])
 
-    def best(self, penalties: FloatArray) -> tuple[FloatArray, Optimum, float]:
-        """Precisions from given ones, the weights, and how far the logarithms moved."""
+    def best(self, penalties: FloatArray, vanish: bool) -> tuple[FloatArray, Optimum, float]:
+        """Precisions from given ones, the weights, and how far the logarithms moved.
+
+        Blocks vanish only where this is allowed: what has vanished does not return.
+        """
         begin, found = penalties, self.at(penalties)
+        highest = NARROWEST if vanish else np.maximum(penalties, HIGHEST)
         for _ in range(ROUNDS):
             step, dropped = self._step(penalties, found)
-            if dropped.any():
+            if vanish and dropped.any():
                 penalties = np.where(dropped, NARROWEST, penalties)
                 found = self.at(penalties)
                 continue
             moved = penalties
             for _ in range(HALVINGS):
-                moved = np.clip(penalties * np.exp(step), WIDEST, NARROWEST)
+                moved = np.clip(penalties * np.exp(step), WIDEST, highest)
                 new = self.at(moved)
                 if new.value >= found.value - 1e-9 * abs(found.value):
                     break

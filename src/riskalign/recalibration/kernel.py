@@ -82,7 +82,7 @@ class Start:
         other = simple.left_out_logits()
         if start == "temperature":
             return cls(simple.scaling, 1.0, other)
-        fit = Fit.of(sample, FORMS[start], simple.scaling.slope)
+        fit = Fit.of(sample, FORMS[start])
         own = fit.left_out_logits()
         share = _best_share(sample, other, own)
         theta = share * fit.scaling.theta

@@ -16,8 +16,19 @@ WEAK = 0.25
 STEPS, FIXED_STEPS, HALVINGS = 40, 1, 20
 """Newton steps at most, those before precisions are learnt, and halvings of one step."""
 
-STILL, SETTLED = 1e-4, 0.05
-"""Steps of weights, and of logarithms of precisions, below which the fit is done."""
+FEW = 200_000
+"""Rows times classes from which the shared weights are first fitted to."""
+
+STILL, SETTLED = 1e-6, 0.05
+"""Gains of the log-likelihood of all rows, and steps of logarithms of precisions, from which
+the fit is done."""
+
+NEAR = 1.0
+"""Gain of the log-likelihood by the last step from which the quadratic is good enough to say that
+a block vanishes."""
+
+CHUNK = 20_000
+"""Rows times classes whose information is summed at once: in cache."""
 
 INFORMED = 2e10
 """n p^2 up to which the information is summed over all rows; beyond, over every r-th row. The
@@ -32,12 +43,7 @@ class Newton:
     """
 
     def __init__(
-        self,
-        features: Features,
-        labels: IntArray,
-        weights: FloatArray,
-        blocks: IntArray,
-        slope: float = 1.0,
+        self, features: Features, labels: IntArray, weights: FloatArray, blocks: IntArray
     ) -> None:
         S, B, n_classes, n = features.shape
         self._features, self._labels, self._weights = features, labels, weights
@@ -46,31 +52,46 @@ class Newton:
         self._own = slice(S, S + n_classes * B)
         self._mean = np.zeros(len(blocks))
         self._mean[0] = 1.0
-        self._start = self._mean.copy()
-        self._start[0] = slope
         self._penalties = np.full(len(self._members), float(n_classes))
         self._known: tuple[FloatArray, float, FloatArray] | None = None
         self._every = int(np.ceil(n * len(blocks) ** 2 / INFORMED))
 
     def run(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Weights ``(p,)``, precisions of the blocks, and the information ``(p, p)``."""
-        theta, information = self._start, np.empty((0, 0))
+        theta, information, gain = self._beginning(), np.empty((0, 0)), np.inf
         for step in range(STEPS):
             score, information = self._score(theta), self._information(theta)
             slope = score + information @ (theta - self._mean)
             evidence = Evidence(information, slope, self._members, WEAK)
-            learnt = step >= FIXED_STEPS and len(self._members) > 0
-            if learnt:
-                self._penalties, best, change = evidence.best(self._penalties)
+            change = 0.0
+            if step >= FIXED_STEPS and len(self._members):
+                self._penalties, best, change = evidence.best(self._penalties, gain < NEAR)
                 self._forget_pairs()
             else:
-                best, change = evidence.at(self._penalties), 0.0
-            target = self._mean + best.weights
-            move = self._shortened(theta, target - theta, self.precision())
-            theta = theta + move
-            if np.abs(move).max() < STILL and change < SETTLED and step > FIXED_STEPS:
+                best = evidence.at(self._penalties)
+            precision = self.precision()
+            move = self._mean + best.weights - theta
+            kept = move * best.kept
+            gain = kept @ (information @ kept + precision * kept) / 2
+            theta = theta + self._shortened(theta, move, precision)
+            if gain < STILL and change < SETTLED and step >= FIXED_STEPS:
                 break
         return theta, self._penalties, information + np.diag(self.precision())
+
+    def _beginning(self) -> FloatArray:
+        """The best weights of shared features alone, by some of the rows if there are many."""
+        S, B, n_classes, n = self._features.shape
+        every = int(np.ceil(n * n_classes / FEW))
+        start = self._mean.copy()
+        if every == 1 and len(start) == S:
+            return start
+        rows = slice(None, None, every)
+        features = replace(self._features.take(rows), own=self._features.own[:0], crossed=None)
+        weights = self._weights[rows]
+        few = Newton(features, self._labels[rows], weights, self._blocks[:S])
+        start[:S] = few.run()[0]
+        none = np.zeros(len(start))
+        return start if self.loss(start, none) < self.loss(self._mean, none) else self._mean
 
     @property
     def features(self) -> Features:
@@ -145,20 +166,33 @@ class Newton:
 
         It is summed over some rows and scaled to all of them.
         """
-        some, g = slice(None, None, self._every), self._at(theta)[1]
-        features, weights, g = self._features.take(some), self._weights[some], g[:, some]
-        weights = weights * (self._weights.sum() / weights.sum())
-        S, B, K, n = features.shape
+        g, found = self._at(theta)[1], np.zeros((len(theta), len(theta)))
+        _, _, K, n = self._features.shape
+        some = max(CHUNK // K, 1) * self._every
+        total = 0.0
+        for start in range(0, n, some):
+            rows = slice(start, start + some, self._every)
+            weights = self._weights[rows]
+            self._add_information(found, self._features.take(rows), weights, g[:, rows])
+            total += weights.sum()
+        S = self._own.start
+        found[:S, S:] = found[S:, :S].T
+        found *= self._weights.sum() / total
+        return found
+
+    def _add_information(
+        self, found: FloatArray, features: Features, weights: FloatArray, g: FloatArray
+    ) -> None:
+        """Add the information of some rows."""
+        S, _, K, n = features.shape
         wg = weights * g
-        found = np.zeros((len(theta), len(theta)))
         centred = np.empty((S, K, n))  # shared features less their means over classes
         pushed = np.empty((S, K, n))
         for s, feature in enumerate(features.shared):
             np.subtract(feature, np.einsum("kn,kn->n", g, feature), out=centred[s])
             np.multiply(wg, centred[s], out=pushed[s])
-        found[:S, :S] = pushed.reshape(S, K * n) @ centred.reshape(S, K * n).T
+        found[:S, :S] += pushed.reshape(S, K * n) @ centred.reshape(S, K * n).T
         self._add_own(found, features, weights, g, pushed)
-        return found
 
     def _add_own(
         self,
@@ -185,22 +219,22 @@ class Newton:
             np.multiply(root[:, None], z, out=means[B * K :].reshape(K, K, n))
         places = [self._of_classes(b) for b in range(B)]
         every = np.concatenate(places if z is None else [*places, pairs.ravel()])
-        found[np.ix_(every, every)] = -(means @ means.T)
+        found[np.ix_(every, every)] -= means @ means.T
         for b in range(B):
             own, of_feature = places[b], wg * features.own[b]
             for s in range(S):
-                found[own, s] = np.einsum("kn,kn->k", pushed[s], features.own[b])
+                found[own, s] += np.einsum("kn,kn->k", pushed[s], features.own[b])
             for c in range(B):
                 found[own, places[c]] += np.einsum("kn,kn->k", of_feature, features.own[c])
             if z is not None:
-                found[own[:, None], pairs] += of_feature @ z.T
-                found[pairs, own[:, None]] = found[own[:, None], pairs]
+                met = of_feature @ z.T
+                found[own[:, None], pairs] += met
+                found[pairs, own[:, None]] += met
         if z is not None:
             for s in range(S):
-                found[pairs.ravel(), s] = (pushed[s] @ z.T).ravel()
+                found[pairs.ravel(), s] += (pushed[s] @ z.T).ravel()
             for k in range(K):
                 found[np.ix_(pairs[k], pairs[k])] += (wg[k] * z) @ z.T
-        found[:S, every] = found[every, :S].T
 
     def _of_classes(self, b: int) -> IntArray:
         """The places of the weights of an own feature, class by class, ``(K,)``."""

@@ -109,15 +109,15 @@ class Fit:
     information: FloatArray
 
     @classmethod
-    def of(cls, sample: Sample, form: Form, slope: float = 1.0) -> Fit:
-        """Learn weights and precisions from a sample; `slope` is where c of log f begins."""
+    def of(cls, sample: Sample, form: Form) -> Fit:
+        """Learn weights and precisions from a sample."""
         f, weights = sample.probabilities, sample.weights / sample.weights.mean()
         n, n_classes = f.shape
         form = form.for_sample(n, n_classes)
         centre = weights @ floored_log(f) / weights.sum()
         announce_fits(sample, form)
         features = Features.of(form, f, centre)
-        newton = Newton(features, sample.labels, weights, blocks_of(form, n_classes), slope)
+        newton = Newton(features, sample.labels, weights, blocks_of(form, n_classes))
         with one_blas_thread:  # for small matrices, several threads cost more than they save
             theta, penalties, information = newton.run()
         scaling = Scaling(form, theta, centre, penalties)
