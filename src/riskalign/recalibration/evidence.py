@@ -38,8 +38,8 @@ DROPPED = 0.1
 ROUNDS, HALVINGS = 10, 6
 """Steps of precisions at most, and halvings of one."""
 
-SETTLED = 0.01
-"""Steps of logarithms of precisions below which they are known."""
+SETTLED = 0.1
+"""Steps of logarithms of precisions below which they are known: the next would be its square."""
 
 LONGEST, FAR = 3.0, 0.8
 """The longest step, and the Newton step from which that is taken upwards: where a block vanishes,

@@ -106,6 +106,29 @@ class Features:
         return eta
 
 
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs of K classes, each class with itself, too.
+
+    Attributes
+    ----------
+    first, second : (P,), the classes; none is after the other
+    number : (K, K), the pair of two classes
+    """
+
+    first: IntArray
+    second: IntArray
+    number: IntArray
+
+    @classmethod
+    def of(cls, n_classes: int) -> Pairs:
+        """The pairs of so many classes."""
+        first, second = np.triu_indices(n_classes)
+        number = np.empty((n_classes, n_classes), dtype=np.intp)
+        number[first, second] = number[second, first] = np.arange(len(first))
+        return cls(first, second, number)
+
+
 def _stacked(names: tuple[str, ...], f: FloatArray) -> FloatArray:
     columns = np.empty((len(names), f.shape[1], len(f)))
     for column, name in zip(columns, names, strict=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from riskalign.equations.arrays import FloatArray
-from riskalign.recalibration.forms import Features
+from riskalign.recalibration.forms import Features, Pairs
 
 
 class Leverages:
@@ -18,10 +18,7 @@ class Leverages:
     def __init__(self, V: FloatArray, features: Features) -> None:
         S, B, K, _ = features.shape
         end = S + K * B
-        self._first, self._second = np.triu_indices(K)  # pairs of classes
-        self._upper = np.zeros((K, K), dtype=np.intp)  # the pair of two classes
-        self._upper[self._first, self._second] = np.arange(len(self._first))
-        self._upper = np.maximum(self._upper, self._upper.T)
+        self._classes = Pairs.of(K)
         self._shared = V[:S, :S]
         self._shared_own = V[:S, S:end].reshape(S, K, B)
         self._own = V[S:end, S:end].reshape(K, B, K, B)
@@ -30,16 +27,17 @@ class Leverages:
         self._shared_pairs = V[:S, end:].reshape(S * K, K)
         self._own_pairs = V[S:end, end:].reshape(K, B, K, K)
         pairs = V[end:, end:].reshape(K, K, K, K)
-        one, other = self._first[:, None], self._second[:, None]
-        products = pairs[one, self._first, other, self._second]
-        products += pairs[one, self._second, other, self._first]
-        products[:, self._first == self._second] /= 2
+        first, second = self._classes.first, self._classes.second
+        one, other = first[:, None], second[:, None]
+        products = pairs[one, first, other, second]
+        products += pairs[one, second, other, first]
+        products[:, first == second] /= 2
         self._pairs = products
 
     def __call__(self, features: Features) -> FloatArray:
         """J V J' of some rows, ``(K, K, n)``."""
         S, B, K, n = features.shape
-        one, other, z = self._first, self._second, features.crossed
+        one, other, z = self._classes.first, self._classes.second, features.crossed
         if z is None:
             Z = np.zeros((len(one), n))
         else:
@@ -59,4 +57,4 @@ class Leverages:
             if z is not None:
                 Z += feature[one] * (self._own_pairs[one, b, other] @ z)
                 Z += feature[other] * (self._own_pairs[other, b, one] @ z)
-        return Z[self._upper]
+        return Z[self._classes.number]

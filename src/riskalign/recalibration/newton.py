@@ -9,6 +9,7 @@ import numpy as np
 from riskalign.equations.arrays import FloatArray, IntArray
 from riskalign.recalibration.evidence import NARROWEST, Evidence, precision_of
 from riskalign.recalibration.forms import Features
+from riskalign.recalibration.information import Information
 
 WEAK = 0.25
 """Precision of the prior of shared weights, in samples; their prior mean is f itself."""
@@ -158,85 +159,13 @@ class Newton:
         return found
 
     def _information(self, theta: FloatArray) -> FloatArray:
-        """The information ``(p, p)`` of the log-likelihood.
-
-        With J_ik the features of class k in row i, and w_i the weights,
-
-            information = sum_i w_i (sum_k g_ik J_ik J_ik' - m_i m_i'),  m_i = sum_k g_ik J_ik.
-
-        It is summed over some rows and scaled to all of them.
-        """
-        g, found = self._at(theta)[1], np.zeros((len(theta), len(theta)))
+        """The information ``(p, p)``: that of some rows, scaled to all of them."""
+        g, found = self._at(theta)[1], Information(self._features)
         _, _, K, n = self._features.shape
-        some = max(CHUNK // K, 1) * self._every
-        total = 0.0
-        for start in range(0, n, some):
-            rows = slice(start, start + some, self._every)
+        step, total = max(CHUNK // K, 1) * self._every, 0.0
+        for start in range(0, n, step):
+            rows = slice(start, start + step, self._every)
             weights = self._weights[rows]
-            self._add_information(found, self._features.take(rows), weights, g[:, rows])
-            total += weights.sum()
-        S = self._own.start
-        found[:S, S:] = found[S:, :S].T
-        found *= self._weights.sum() / total
-        return found
-
-    def _add_information(
-        self, found: FloatArray, features: Features, weights: FloatArray, g: FloatArray
-    ) -> None:
-        """Add the information of some rows."""
-        S, _, K, n = features.shape
-        wg = weights * g
-        centred = np.empty((S, K, n))  # shared features less their means over classes
-        pushed = np.empty((S, K, n))
-        for s, feature in enumerate(features.shared):
-            np.subtract(feature, np.einsum("kn,kn->n", g, feature), out=centred[s])
-            np.multiply(wg, centred[s], out=pushed[s])
-        found[:S, :S] += pushed.reshape(S, K * n) @ centred.reshape(S, K * n).T
-        self._add_own(found, features, weights, g, pushed)
-
-    def _add_own(
-        self,
-        found: FloatArray,
-        features: Features,
-        weights: FloatArray,
-        g: FloatArray,
-        pushed: FloatArray,
-    ) -> None:
-        """Add to the information what concerns weights of single classes.
-
-        `pushed` ``(S, K, n)`` are w_i g_ik times the shared features less their means.
-        """
-        S, B, K, n = features.shape
-        z, wg, root = features.crossed, weights * g, np.sqrt(weights) * g
-        pairs = np.arange(self._own.stop, len(found)).reshape(K, -1)
-        n_own = B * K + (0 if z is None else K * K)
-        if not n_own:
-            return
-        means = np.empty((n_own, n))
-        for b in range(B):
-            np.multiply(root, features.own[b], out=means[b * K : (b + 1) * K])
-        if z is not None:
-            np.multiply(root[:, None], z, out=means[B * K :].reshape(K, K, n))
-        places = [self._of_classes(b) for b in range(B)]
-        every = np.concatenate(places if z is None else [*places, pairs.ravel()])
-        found[np.ix_(every, every)] -= means @ means.T
-        for b in range(B):
-            own, of_feature = places[b], wg * features.own[b]
-            for s in range(S):
-                found[own, s] += np.einsum("kn,kn->k", pushed[s], features.own[b])
-            for c in range(B):
-                found[own, places[c]] += np.einsum("kn,kn->k", of_feature, features.own[c])
-            if z is not None:
-                met = of_feature @ z.T
-                found[own[:, None], pairs] += met
-                found[pairs, own[:, None]] += met
-        if z is not None:
-            for s in range(S):
-                found[pairs.ravel(), s] += (pushed[s] @ z.T).ravel()
-            for k in range(K):
-                found[np.ix_(pairs[k], pairs[k])] += (wg[k] * z) @ z.T
-
-    def _of_classes(self, b: int) -> IntArray:
-        """The places of the weights of an own feature, class by class, ``(K,)``."""
-        _, B, _, _ = self._features.shape
-        return np.arange(self._own.start + b, self._own.stop, B)
+            found.add(self._features.take(rows), weights, g[:, rows])
+            total += float(weights.sum())
+        return found.matrix(len(theta)) * (self._weights.sum() / total)
