@@ -35,7 +35,7 @@ HIGHEST = 1e5
 DROPPED = 0.1
 """Effective number of weights below which a block vanishes."""
 
-ROUNDS, HALVINGS = 10, 6
+ROUNDS, HALVINGS = 4, 6
 """Steps of precisions at most, and halvings of one."""
 
 SETTLED = 0.1

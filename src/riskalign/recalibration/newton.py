@@ -17,10 +17,13 @@ WEAK = 0.25
 STEPS, FIXED_STEPS, HALVINGS = 40, 1, 20
 """Newton steps at most, those before precisions are learnt, and halvings of one step."""
 
+BEGIN = 10.0
+"""First precision of blocks, per class: wide priors would overfit in the first step."""
+
 FEW = 200_000
 """Rows times classes from which the shared weights are first fitted to."""
 
-STILL, SETTLED = 1e-6, 0.05
+STILL, SETTLED = 1e-6, 0.01
 """Gains of the log-likelihood of all rows, and steps of logarithms of precisions, from which
 the fit is done."""
 
@@ -53,7 +56,7 @@ class Newton:
         self._own = slice(S, S + n_classes * B)
         self._mean = np.zeros(len(blocks))
         self._mean[0] = 1.0
-        self._penalties = np.full(len(self._members), float(n_classes))
+        self._penalties = np.full(len(self._members), BEGIN * n_classes)
         self._known: tuple[FloatArray, float, FloatArray] | None = None
         self._every = int(np.ceil(n * len(blocks) ** 2 / INFORMED))
 
