@@ -306,8 +306,22 @@ class CurveStep:
         shared: bool = False,
     ) -> CurveStep:
         """From where it begins at the rows, their weights, and the mean weight of a sample."""
-        prior = PRIOR * unit
         information = features.information(g, weights)
+        return cls.by_information(features, g, information, unit, second=second, shared=shared)
+
+    @classmethod
+    def by_information(
+        cls,
+        features: Features,
+        g: FloatArray,
+        information: FloatArray,
+        unit: float,
+        *,
+        second: bool = False,
+        shared: bool = False,
+    ) -> CurveStep:
+        """From the information of all rows, ``(p, p)``, without the prior."""
+        prior = PRIOR * unit
         variance = np.linalg.inv(information + prior * np.eye(len(information)))
         return cls(features, g, variance.astype(np.float64, copy=False), prior, second, shared)
 

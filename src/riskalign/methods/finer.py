@@ -22,12 +22,13 @@ a larger and a smaller value, and the differences are the *doubts*.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
-from riskalign.equations.arrays import FloatArray, row_dot
+from riskalign.equations.arrays import FloatArray, LabelArray, row_dot
 from riskalign.equations.curves import (
     CurveForm,
     CurveStep,
@@ -40,6 +41,9 @@ from riskalign.equations.simplex import completed
 from riskalign.equations.starts import PRIOR, SHIFTED
 from riskalign.equations.terms import risk_of
 from riskalign.methods.residuals import Debiased, Started
+from riskalign.smoothing.threads import ordered_map
+
+T = TypeVar("T")
 
 KNOTS = (12, 24)
 """Knots of curves: 24 can follow some six waves."""
@@ -51,10 +55,13 @@ SAMPLES_PER_PARAMETER = 4
 """Samples per parameter of a level, at least."""
 
 STEPS, GAINED = 2, 0.5
-"""Newton steps to a level that shows something after the first, and by how much the second may raise
-its normal score. A single step errs where the curve is far from the start: it takes a tenth to a
-quarter from the error of `datasets.ties`. A level whose score is lower by `GAINED` than the first
-one that moves an end of the interval has no second step."""
+"""Newton steps to a level that shows something after the first, and by how much the second may
+raise its normal score. A single step errs where the curve is far from the start: it takes a tenth
+to a quarter from the error of `datasets.ties`. A level whose score is lower by `GAINED` than the
+first one that moves an end of the interval has no second step."""
+
+BLOCK = 2_500
+"""Rows that a thread takes at once."""
 
 MOST_PARAMETERS = 1_200
 """Of a level: each costs a column of scores, and all together a matrix that is inverted."""
@@ -109,27 +116,72 @@ class LevelEstimate:
     def _by_one_step(
         cls, problem: Problem, g: FloatArray, knots: Knots, parameters: FloatArray | None
     ) -> LevelEstimate:
-        step, total = newton_step(problem, g, knots, parameters)
-        residuals = problem.columns() - g
-        R, let_in, a = step.left_out_and_let_in(total, residuals, problem.units)
-        left_out, within = (risk_of(problem.loss, problem.labels, each) for each in (R, let_in))
-        refinement = a * left_out + (1 - a) * within
+        blocks = _Block.split(problem, g, knots)
+        step, total = newton_step(problem, blocks, parameters)
+
+        def results(block: _Block) -> tuple[FloatArray, ...]:
+            own = replace(step, features=block.features, g=block.g)
+            R, let_in, a = own.left_out_and_let_in(total, block.residuals, block.units)
+            left_out, within = (risk_of(problem.loss, block.labels, each) for each in (R, let_in))
+            return R, let_in, left_out, a * left_out + (1 - a) * within, within
+
+        rows = zip(*_mapped(results, blocks), strict=True)
         moved = step.variance @ total
         reached = moved if parameters is None else parameters + moved
-        return cls(R, let_in, left_out, refinement, within, step.dimension, knots, reached)
+        return cls(*map(np.concatenate, rows), step.dimension, knots, reached)
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Some rows of a problem, where a Newton step begins at g ``(m, d)``."""
+
+    features: Features
+    g: FloatArray
+    labels: LabelArray
+    residuals: FloatArray
+    weights: FloatArray
+    units: FloatArray
+
+    @classmethod
+    def split(cls, problem: Problem, g: FloatArray, knots: Knots) -> list[_Block]:
+        """All rows, in blocks of one size."""
+        n = len(g)
+        columns, f, size = problem.columns(), problem.predictions, -(-n // -(-n // BLOCK))
+        slices = [slice(start, start + size) for start in range(0, n, size)]
+        return [
+            cls(
+                Features(f[rows], knots),
+                g[rows],
+                problem.labels[rows],
+                columns[rows] - g[rows],
+                problem.weights[rows],
+                problem.units[rows],
+            )
+            for rows in slices
+        ]
+
+
+def _mapped(function: Callable[[_Block], T], blocks: Sequence[_Block]) -> list[T]:
+    """Results of all blocks, on all cores."""
+    return list(ordered_map(function, blocks)) if len(blocks) > 1 else [function(blocks[0])]
 
 
 def newton_step(
-    problem: Problem, g: FloatArray, knots: Knots, parameters: FloatArray | None
+    problem: Problem, blocks: Sequence[_Block], parameters: FloatArray | None
 ) -> tuple[CurveStep, FloatArray]:
-    """A Newton step from g ``(n, d)`` and its scores ``(p,)``; no parameters if it is the first."""
-    features = Features(problem.predictions, knots)
-    second = parameters is not None
-    step = CurveStep.of(features, g, problem.weights, problem.mean_weight, second=second)
-    scores = features.total(problem.weights[:, None] * (problem.columns() - g))
-    if parameters is not None:
-        scores -= PRIOR * problem.mean_weight * parameters
-    return step, scores
+    """A Newton step and its scores ``(p,)``; there are no parameters if it is the first."""
+
+    def sums(block: _Block) -> tuple[FloatArray, FloatArray]:
+        scores = block.features.total(block.weights[:, None] * block.residuals)
+        return block.features.information(block.g, block.weights), scores
+
+    parts = zip(*_mapped(sums, blocks), strict=True)
+    information, scores = (np.add.reduce(each) for each in parts)
+    first, unit = blocks[0], problem.mean_weight
+    step = CurveStep.by_information(
+        first.features, first.g, information, unit, second=parameters is not None
+    )
+    return step, scores if parameters is None else scores - PRIOR * unit * parameters
 
 
 def mixed_at(estimate: Debiased, points: FloatArray, by_kernels: FloatArray) -> FloatArray:
@@ -140,7 +192,8 @@ def mixed_at(estimate: Debiased, points: FloatArray, by_kernels: FloatArray) -> 
         problem, fit = estimate.started.problem, estimate.started.fit
         at_rows, g, parameters = fit.at(problem.predictions), fit.at(points), None
         for _ in range(STEPS):
-            step, total = newton_step(problem, at_rows, knots, parameters)
+            blocks = _Block.split(problem, at_rows, knots)
+            step, total = newton_step(problem, blocks, parameters)
             at_rows, g = step.at(problem.predictions, at_rows, total), step.at(points, g, total)
             moved = step.variance @ total
             parameters = moved if parameters is None else parameters + moved

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -32,13 +33,11 @@ class Sums(Protocol):
     def room(self, n_rows: int) -> Floats:
         """Where the sums of some rows are put."""
 
-    def put(
-        self, weights: Floats, factors: Floats | None, scratch: Floats, room: Floats, rows: slice
-    ) -> None:
-        """Sums of weights, times factors of the centres ``(m,)`` if there are any.
+    def times(self, factors: Floats) -> Sums:
+        """The same for weights that lack factors of the centres ``(m,)``."""
 
-        The scratch array ``(b, m)`` may be overwritten.
-        """
+    def put(self, weights: Floats, scratch: Floats, room: Floats, rows: slice) -> None:
+        """Sums of weights; the scratch array ``(b, m)`` may be overwritten."""
 
     def read(self, room: Floats) -> tuple[FloatArray, FloatArray, FloatArray | None]:
         """Sums of values ``(n, d)``, of weights ``(n,)``, and of squared weights if asked for."""
@@ -48,8 +47,8 @@ class ColumnSums:
     """Sums of any values ``(m, d)``, and with `shares` ``(m,)`` of the squared weights too.
 
     A centre's squared weight counts by its share: 1 for one sample, 1/c for c equal samples.
-    Values that vary slowly, `slow` ``(k, e)``, are those of the first k centres, which stand for all
-    of them: their sums come last, brought to the sum of all weights.
+    Values that vary slowly, `slow` ``(k, e)``, are those of the first k centres, which stand for
+    all: their sums come last, brought to the sum of all weights.
     """
 
     def __init__(
@@ -63,6 +62,17 @@ class ColumnSums:
         self._columns = _with_ones(values, dtype)
         self._slow = None if slow is None else _with_ones(slow, dtype)
         self._shares = None if shares is None else shares.astype(dtype)
+        self._whole = shares is not None and bool((shares == 1).all())
+
+    def times(self, factors: Floats) -> ColumnSums:
+        """See `Sums`."""
+        result = copy(self)
+        result._columns = factors[:, None] * self._columns
+        if self._slow is not None:
+            result._slow = factors[: len(self._slow), None] * self._slow
+        if self._shares is not None:
+            result._shares, result._whole = factors**2 * self._shares, False
+        return result
 
     def room(self, n_rows: int) -> Floats:
         """See `Sums`: sums of values and of ones, then those of slow ones, then of squares."""
@@ -70,21 +80,18 @@ class ColumnSums:
         squares = 0 if self._shares is None else 1
         return np.empty((n_rows, self._columns.shape[1] + slow + squares), self._columns.dtype)
 
-    def put(
-        self, weights: Floats, factors: Floats | None, scratch: Floats, room: Floats, rows: slice
-    ) -> None:
+    def put(self, weights: Floats, scratch: Floats, room: Floats, rows: slice) -> None:
         """See `Sums`."""
         end = self._columns.shape[1]
-        columns = self._columns if factors is None else factors[:, None] * self._columns
-        np.matmul(weights, columns, out=room[rows, :end])
+        np.matmul(weights, self._columns, out=room[rows, :end])
         if self._slow is not None:
-            k = len(self._slow)
-            slow = self._slow if factors is None else factors[:k, None] * self._slow
-            np.matmul(weights[:, :k], slow, out=room[rows, end : end + slow.shape[1]])
-        if self._shares is not None:
+            k, e = self._slow.shape
+            np.matmul(weights[:, :k], self._slow, out=room[rows, end : end + e])
+        if self._whole:
+            room[rows, -1] = (weights[:, None] @ weights[:, :, None])[:, 0, 0]
+        elif self._shares is not None:
             np.multiply(weights, weights, out=scratch)
-            shares = self._shares if factors is None else factors**2 * self._shares
-            room[rows, -1] = scratch @ shares
+            room[rows, -1] = scratch @ self._shares
 
     def read(self, room: Floats) -> tuple[FloatArray, FloatArray, FloatArray | None]:
         """See `Sums`."""
@@ -99,7 +106,7 @@ class ColumnSums:
 
 
 def _with_ones(values: FloatArray, dtype: npt.DTypeLike) -> Floats:
-    """Values ``(m, d)``, a column of ones, and columns of zeros where that makes products faster."""
+    """Values ``(m, d)``, a column of ones, and columns of zeros that make products faster."""
     m, d = values.shape
     missing = -(d + 1) % VECTOR
     columns = np.zeros((m, d + 1 + (missing if missing <= ADDED else 0)), dtype)
@@ -121,16 +128,22 @@ class LabelSums:
         self._n_classes = n_classes
         self._part = part
         self._ones = np.ones(len(labels), dtype)
+        self._factors: Floats | None = None
+
+    def times(self, factors: Floats) -> LabelSums:
+        """See `Sums`."""
+        result = copy(self)
+        result._factors = factors
+        return result
 
     def room(self, n_rows: int) -> Floats:
         """See `Sums`; one row per part, or per class."""
         rows = len(self._ones) // self._part if self._part > 1 else len(self._present)
         return np.empty((rows, n_rows), self._ones.dtype)
 
-    def put(
-        self, weights: Floats, factors: Floats | None, scratch: Floats, room: Floats, rows: slice
-    ) -> None:
+    def put(self, weights: Floats, scratch: Floats, room: Floats, rows: slice) -> None:
         """See `Sums`."""
+        factors = self._factors
         if self._part > 1:
             columns = self._ones if factors is None else factors
             parts = weights.reshape(len(weights), -1, self._part).transpose(1, 0, 2)

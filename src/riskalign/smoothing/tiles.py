@@ -91,10 +91,13 @@ class Centres:
         self._families = [
             family.silencing(order.filling) for family in make_families(self._bandwidths)
         ]
-        self._factors = {
+        factors = {
             step.position: step.factors(self._dtype)
             for family in self._families
             for step in family.steps
+        }
+        self._tilted = {
+            i: self._sums if own is None else self._sums.times(own) for i, own in factors.items()
         }
         self._keys = self._make_keys()
         self._buffers = threading.local()
@@ -195,8 +198,8 @@ class Centres:
                 logs, least = self._relative_to_top(family, scores, least, top[tile])
                 scratch = self._buffer("scratch", logs.shape, self._dtype)
                 for step, weights in self._weights(family, logs, least):
-                    factors = self._factors[step.position]
-                    self._sums.put(weights, factors, scratch, rooms[step.position], tile)
+                    sums = self._tilted[step.position]
+                    sums.put(weights, scratch, rooms[step.position], tile)
         averages = self._read(x, total, tops, rooms)
         if own is not None and (self._samples[own] > self._units[own]).any():
             every = zip(self._bandwidths, averages, strict=True)
