@@ -49,7 +49,7 @@ MILD = 5.0
 """Largest scale, 1/h, at which scores are small enough for products in float32: where a few
 far-off samples decide it, R errs by up to 4e-6 with ten classes, by 3e-5 with hundreds."""
 
-SOME = 2_500
+SOME = 1_250
 """Centres that stand for all, about, where values vary slowly: averages of smooth functions of the
 prediction need no more."""
 
