@@ -65,6 +65,19 @@ def make_case(sample: Sample, notion: str | None, loss: str | ProperLoss) -> Cas
     return Case.of(sample, asked, loss_of(loss, asked, n_classes))
 
 
+def sketched_case(
+    sample: Sample, notion: str | None, loss: str | ProperLoss, engine: str, *, weighted: bool
+) -> Case:
+    """The same of its distinct rows, as for a sketch of one batch.
+
+    Exact sums need all rows, so that it holds them.
+    """
+    asked = notion_of(notion, len(sample.classes))
+    limit = len(sample.labels) if engine == "exact" else None
+    chosen = loss_of(loss, asked, len(sample.classes))
+    return Case.of_sample(sample, asked, chosen, limit=limit, weighted=weighted)
+
+
 def engine_of(engine: str) -> str:
     """The engine asked for."""
     return one_of("engine", engine, ENGINES)
@@ -123,8 +136,8 @@ def check_seed(seed: object) -> None:
         raise ValueError(f"`seed` must be an integer from 0 up; found {seed!r}.")
 
 
-def check_draws(n_draws: object) -> None:
-    """A number of label sets that can be drawn."""
+def check_draws(n_draws: object, seed: object) -> None:
+    """A number of label sets that can be drawn, and a seed."""
     if isinstance(n_draws, bool) or not isinstance(n_draws, int | np.integer) or n_draws < 1:
         raise ValueError(f"`n_draws` must be a positive integer; found {n_draws!r}.")
     if n_draws > MOST_DRAWS:
@@ -132,6 +145,7 @@ def check_draws(n_draws: object) -> None:
             f"`n_draws` must be at most {MOST_DRAWS:,}; found {n_draws:,}. A p-value of 1e-6 needs "
             "no more."
         )
+    check_seed(seed)
 
 
 def refuse_exact(engine: str, holds_all_rows: bool) -> None:

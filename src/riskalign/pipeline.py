@@ -10,12 +10,9 @@ import numpy as np
 from riskalign.compose import compose
 from riskalign.data.case import Case
 from riskalign.data.sample import Sample
-from riskalign.data.settings import Settings
-from riskalign.data.state import SketchState
 from riskalign.data.validation import check_shares
 from riskalign.equations.arrays import FloatArray
 from riskalign.equations.kernels import KERNELS
-from riskalign.equations.losses import ProperLoss
 from riskalign.equations.norms import MEANS
 from riskalign.equations.starts import STARTS
 from riskalign.inference.bound import upper_bound
@@ -24,7 +21,7 @@ from riskalign.inference.norms import bound_of_norm, norm_interval, of_root
 from riskalign.inference.null import Model
 from riskalign.methods import KernelSmoother
 from riskalign.methods.method import Method, Outcome
-from riskalign.options import check_question, loss_of, notion_of
+from riskalign.options import check_question
 from riskalign.results import CalibrationResult, Interval
 from riskalign.smoothing import read_at
 from riskalign.smoothing.threads import one_blas_thread
@@ -67,21 +64,6 @@ def bound_of(
     return max(end, bound_of_norm(method.norm, n_columns, largest))
 
 
-def sketched_case(
-    sample: Sample, notion: str | None, loss: str | ProperLoss, engine: str, *, weighted: bool
-) -> Case:
-    """The case of a sample in memory, by a sketch of one batch.
-
-    Exact sums need all rows, so that the sketch keeps them.
-    """
-    asked = notion_of(notion, len(sample.classes))
-    limit = len(sample.labels) if engine == "exact" else None
-    settings = Settings.of(asked.name, sample.classes, limit)
-    weights = sample.weights if weighted else None
-    state = SketchState.of_sample(settings, sample.probabilities, sample.labels, weights)
-    return Case.of_state(state, loss_of(loss, asked, len(sample.classes)))
-
-
 def interval_of(
     case: Case, method: KernelSmoother, outcome: Outcome, confidence: float, engine: str, seed: int
 ) -> Interval:
@@ -109,7 +91,7 @@ def check_rows(case: Case) -> None:
     sample = case.sample
     n = int(np.ceil(sample.multiplicities).sum())
     if n < 2:
-        limit = None if case.state is None else case.state.settings.limit
+        limit = None if case.kept is None else case.kept.limit
         made = "" if limit is None else f", as it was made with exact_limit={limit}"
         raise ValueError(
             "Canonical errors, the test, and intervals (`confidence`) of class-wise errors need at "

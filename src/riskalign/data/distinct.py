@@ -146,6 +146,37 @@ def in_order(rows: Rows, merged: Kinds) -> tuple[IntArray, IntArray, IntArray]:
     return order, np.flatnonzero(first), repeated[joined & ~alike] + 1
 
 
+def distinct_rows(
+    predictions: Numbers, labels: LabelArray, weights: FloatArray | None = None
+) -> Rows:
+    """The distinct rows of a sample in canonical order; rows of weight 0 are left out.
+
+    Parameters
+    ----------
+    predictions : (n, d)
+    labels : (n,), integers
+    weights : (n,), optional
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rows = distinct_rows(np.array([[0.2], [0.7], [0.2]]), np.array([0, 1, 0]))
+    >>> sorted(zip(rows.predictions[:, 0].tolist(), rows.counts.tolist()))
+    [(0.2, 2), (0.7, 1)]
+    """
+    if weights is not None and not weights.all():
+        used = np.flatnonzero(weights)
+        predictions, labels, weights = predictions[used], labels[used], weights[used]
+    hashes = row_hashes(predictions, labels)
+    return distinct(single_rows(hashes, predictions, labels, weights))
+
+
+def regrouped(rows: Rows, predictions: FloatArray, labels: CountArray, merged: Kinds) -> Rows:
+    """The distinct rows, in canonical order, if each of these stands for another row."""
+    hashes = row_hashes(predictions, labels)
+    return distinct(replace(rows, hashes=hashes, predictions=predictions, labels=labels), merged)
+
+
 def distinct(rows: Rows, merged: Kinds = (False, False)) -> Rows:
     """The distinct rows in canonical order, with the counts of those that become one.
 

@@ -41,6 +41,7 @@ class Notion:
     gap: str
 
     per_class = False  # whether results hold one entry per class, and the value is their sum
+    of_each = ""  # begins the words for a value, before those for the value of one problem
     joint = False  # whether the whole vector is one problem
     whole_rows = True  # whether a sketch keeps the whole vector of a row, or one probability
     is_one_class = False  # whether that probability is of one and the same class
@@ -48,6 +49,15 @@ class Notion:
 
     def check(self, n_classes: int) -> None:
         """Refuse a number of classes for which the notion has no meaning."""
+        if self.is_one_class and n_classes != 2:
+            raise ValueError(
+                f"`notion='{self.name}'` needs two classes; found {n_classes}. Use 'top-label', "
+                "'classwise' or 'canonical', or pass one column of `y_prob`."
+            )
+
+    def n_problems(self, n_classes: int) -> int:
+        """Number of problems."""
+        return n_classes if self.per_class else 1
 
     def columns(self, probabilities: FloatArray) -> FloatArray:
         """The one-dimensional predictions ``(n, P)`` of P problems; all of them if joint."""
@@ -61,23 +71,10 @@ class Notion:
         """What a sketch keeps of rows: predictions ``(n,)`` or ``(n, K)``, and labels ``(n,)``."""
         return probabilities, labels
 
-    def gap_of(self, problems: Sequence[Problem], top: Problem) -> Problem:
-        """The problem whose mean of f - y says which way predictions err."""
-        return problems[0] if self.is_one_class else top
-
     @property
     def of_reduced(self) -> Notion:
         """The notion for rows that were reduced, as the pair (1 - p, p)."""
         return self
-
-    @property
-    def top_label(self) -> Notion:
-        """The notion that asks for the top label of the same rows."""
-        return TOP_LABEL
-
-    def n_problems(self, n_classes: int) -> int:
-        """Number of problems."""
-        return 1
 
     def truth(self, R: FloatArray, f: FloatArray, k: int) -> FloatArray:
         """What problem k is about of probabilities R ``(n, K)`` of the classes at predictions f."""
@@ -108,15 +105,11 @@ class Notion:
 
     def gathered(self, each: Sequence[FloatArray]) -> FloatArray:
         """Arrays of all problems, ``(n,)`` or ``(n, K)`` each, in the shape of results."""
-        return each[0]
+        return np.stack(each, axis=1) if self.per_class else each[0]
 
     def number(self, each: Sequence[float]) -> float | FloatArray:
         """Numbers of all problems in the shape of results: one, or one per class."""
-        return each[0]
-
-    def definition(self, of_problem: str) -> str:
-        """What a value is, in words, from what it is for one problem."""
-        return of_problem
+        return np.array(each) if self.per_class else each[0]
 
     def whole(self, conditional: FloatArray) -> FloatArray | None:
         """R as one column per class ``(n, K)``, None where there is one for the top label only."""
@@ -131,13 +124,6 @@ def _at_most_one(p: Numbers) -> Numbers:
 class _Binary(Notion):
     whole_rows = False
     is_one_class = True
-
-    def check(self, n_classes: int) -> None:
-        if n_classes != 2:
-            raise ValueError(
-                f"`notion='binary'` needs two classes; found {n_classes}. Use 'top-label', "
-                "'classwise' or 'canonical', or pass one column of `y_prob`."
-            )
 
     def reduce(self, probabilities: Numbers, labels: LabelArray) -> tuple[Numbers, LabelArray]:
         one = probabilities if probabilities.ndim == 1 else probabilities[:, 1]
@@ -186,14 +172,11 @@ class _TopLabel(Notion):
         return None
 
 
-class _ReducedTopLabel(Notion):
+class _ReducedTopLabel(_TopLabel):
     """The top label of rows of which its probability and whether it is right are known."""
 
-    whole_rows = False
-    is_confidence = True
-
     @property
-    def top_label(self) -> Notion:
+    def of_reduced(self) -> Notion:
         return self
 
     def columns(self, probabilities: FloatArray) -> FloatArray:
@@ -202,18 +185,13 @@ class _ReducedTopLabel(Notion):
     def outcomes(self, probabilities: FloatArray, labels: IntArray, k: int) -> LabelArray:
         return labels.astype(np.int8)
 
-    def names(self, classes: Sequence[str]) -> list[str]:
-        return ["top label"]
-
-    def whole(self, conditional: FloatArray) -> FloatArray | None:
-        return None
+    def truth(self, R: FloatArray, f: FloatArray, k: int) -> FloatArray:
+        return R[:, 1]
 
 
 class _Classwise(Notion):
     per_class = True
-
-    def n_problems(self, n_classes: int) -> int:
-        return n_classes
+    of_each = "sum over classes of "
 
     def columns(self, probabilities: FloatArray) -> FloatArray:
         return probabilities
@@ -223,15 +201,6 @@ class _Classwise(Notion):
 
     def names(self, classes: Sequence[str]) -> list[str]:
         return list(classes)
-
-    def gathered(self, each: Sequence[FloatArray]) -> FloatArray:
-        return np.stack(each, axis=1)
-
-    def number(self, each: Sequence[float]) -> float | FloatArray:
-        return np.array(each)
-
-    def definition(self, of_problem: str) -> str:
-        return f"sum over classes of {of_problem}"
 
 
 class _Canonical(Notion):

@@ -28,7 +28,7 @@ row, and unbiased estimates from the (k+1)-th smallest rank).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -56,6 +56,29 @@ SLOTS = 1 << 17
 
 SLOT_SHIFT = np.uint64(LABEL_BITS)
 """Slots are found by bits that do not depend on the label alone."""
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is kept of distinct rows: all of them, or a sample.
+
+    Attributes
+    ----------
+    rows : Rows, in canonical order
+    limit, merged, inclusion, complete : see `RowTable`
+    """
+
+    rows: Rows
+    limit: int
+    merged: Kinds = (False, False)
+    inclusion: FloatArray | float = 1.0
+    complete: bool = True
+
+    def find(self, predictions: Numbers, labels: LabelArray, weights: FloatArray) -> IntArray:
+        """Places ``(n,)`` of the given rows among all rows, -1 for those without weight."""
+        assert self.complete
+        table = RowTable.restored(self.rows, self.limit, (HALF, WHOLE), self.merged)
+        return table.find(predictions, labels, weights)
 
 
 class RowTable:
@@ -170,6 +193,12 @@ class RowTable:
         if self.limit == 0 and not self.complete:
             return np.nan
         return float((1 / self.inclusion).sum())
+
+    def kept(self) -> Kept:
+        """The rows and of what they are a sample, as they are now."""
+        self._settle()
+        inclusion = 1.0 if self.complete else self.inclusion
+        return Kept(self._rows, self.limit, self._merged, inclusion, self.complete)
 
     @property
     def nbytes(self) -> int:

@@ -11,8 +11,7 @@ from riskalign.bandwidth.criteria import CRITERIA
 from riskalign.bandwidth.result import BandwidthSearch
 from riskalign.bandwidth.search import Bandwidth, Candidates, search_bandwidth
 from riskalign.data.case import Case
-from riskalign.data.settings import Settings
-from riskalign.data.state import SketchState
+from riskalign.data.state import Settings, SketchState
 from riskalign.data.validation import as_batch, check_shares, one_of
 from riskalign.display import help, numbers, svg
 from riskalign.display.notebook import framed
@@ -25,7 +24,6 @@ from riskalign.methods import KernelSmoother
 from riskalign.methods.curve import ReliabilityCurve, curve_of, grid_points
 from riskalign.options import (
     check_draws,
-    check_seed,
     choose_method,
     loss_of,
     named_notion,
@@ -426,8 +424,7 @@ class CalibrationSketch:
         limits how many are, a random part; `n_samples` of the result says how many were. `notion`
         may be "top-label" for a class-wise or canonical sketch.
         """
-        check_draws(n_draws)
-        check_seed(seed)
+        check_draws(n_draws, seed)
         case = self.case("l2", notion)
         check_rows(case)
         return perform_test(case, n_draws, seed, progress, most_samples)
@@ -443,14 +440,4 @@ class CalibrationSketch:
         >>> {name: round(value, 3) for name, value in sketch.scores.items()}
         {'accuracy': 1.0, 'confidence': 0.75, 'log_loss': 0.299, 'brier': 0.075, 'ece': 0.25}
         """
-        top = self._state.top_atoms()
-        weights = top.totals / top.totals.sum()
-        log_loss, brier = self._state.losses()
-        mass, predicted, came = self._state.bins()
-        return {
-            "accuracy": float(weights @ top.labels),
-            "confidence": float(weights @ top.locations),
-            "log_loss": log_loss,
-            "brier": brier,
-            "ece": float(np.abs(predicted - came).sum() / mass.sum()),
-        }
+        return self._state.scores()
