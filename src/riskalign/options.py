@@ -7,28 +7,16 @@ from numbers import Real
 import numpy as np
 
 from riskalign.data.case import Case
-from riskalign.data.notions import NOTIONS, Notion, default_notion
+from riskalign.data.notions import Notion, notion_of
 from riskalign.data.sample import Sample
 from riskalign.data.validation import one_of
 from riskalign.equations.losses import LOSSES, ProperLoss, loss_name
-from riskalign.methods import KernelSmoother, check_scope
+from riskalign.methods import KernelSmoother, out_of_scope
 from riskalign.methods.method import Method
 from riskalign.smoothing import ENGINES
 
 MOST_DRAWS = 1_000_000
 """Label sets that a test draws at most."""
-
-
-def named_notion(notion: str | None) -> Notion | None:
-    """The notion of a name, None where none is named."""
-    return None if notion is None else NOTIONS[one_of("notion", notion, NOTIONS)]
-
-
-def notion_of(notion: str | None, n_classes: int) -> Notion:
-    """The notion asked for, or the default for a number of classes."""
-    found = named_notion(notion) or default_notion(n_classes)
-    found.check(n_classes)
-    return found
 
 
 def loss_of(loss: str | ProperLoss, notion: Notion, n_classes: int) -> ProperLoss:
@@ -109,7 +97,8 @@ def check_question(
     case: Case, method: Method, confidence: float | None, engine: str, seed: object
 ) -> None:
     """Refuse what has no meaning for a case, before anything is computed."""
-    check_scope(method, case.notion.name, case.loss)
+    if not method.scope.covers(case.notion.name, case.loss):
+        raise out_of_scope(method, case.notion.name, case.loss)
     check_confidence(confidence, method)
     check_seed(seed)
     if isinstance(method, KernelSmoother):

@@ -53,8 +53,9 @@ class Case:
     @classmethod
     def of(cls, sample: Sample, notion: Notion, loss: ProperLoss) -> Case:
         """All rows of a sample, equal ones too."""
-        problems, n = notion.problems(sample, loss), len(sample.labels)
-        return cls(sample, notion, loss, problems, _top(sample, notion, problems, loss), n, n, n)
+        problems, top = notion.with_top(sample, loss)
+        n = len(sample.labels)
+        return cls(sample, notion, loss, problems, top, n, n, n)
 
     @classmethod
     def of_sample(
@@ -113,9 +114,9 @@ class Case:
         units = np.minimum(units / kept.inclusion, weights)
         f, labels = completed(rows.predictions)[used], rows.labels[used].astype(np.intp)
         sample = Sample(f, labels, weights[used], classes, units[used])
-        problems = notion.problems(sample, loss)
-        top, of_equal = _top(sample, notion, problems, loss), 1.0
-        if len(rows) and any(kept.merged):
+        problems, top = notion.with_top(sample, loss)
+        of_equal = 1.0
+        if any(kept.merged) and len(rows):
             counts = rows.counts if notion.joint else rows.counts / kept.inclusion
             of_equal = float(counts @ (rows.weights / rows.units) / counts.sum())
         # The joint problem is known by the rows alone.
@@ -150,7 +151,7 @@ class Case:
         """The same samples, asked for the probability of class k alone, as a binary case."""
         problem, n = self.problems[k], self.n_samples
         sample = _sample_of(problem, ("other", problem.name))
-        top = _top(sample, BINARY, [problem], self.loss)
+        (top,) = TOP_LABEL.problems(sample, self.loss)
         n_drawn = self.n_drawn if self.complete else problem.n_samples
         return Case(sample, BINARY, self.loss, [problem], top, n, n_drawn, n, self.complete)
 
@@ -171,11 +172,6 @@ def _reduced(notion: Notion, p: Numbers, labels: LabelArray) -> tuple[FloatArray
     points, outcomes = notion.reduce(p, labels)
     matrix: FloatArray = points.astype(np.float64, copy=False)
     return matrix[:, None] if matrix.ndim == 1 else matrix, outcomes
-
-
-def _top(sample: Sample, notion: Notion, problems: list[Problem], loss: ProperLoss) -> Problem:
-    """The top-label problem of a sample."""
-    return (problems if notion.is_confidence else TOP_LABEL.problems(sample, loss))[0]
 
 
 def _of_cells(problem: Problem, atoms: Atoms) -> Problem:

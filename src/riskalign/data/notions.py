@@ -14,6 +14,7 @@ import numpy as np
 
 from riskalign.data.cells import Numbers
 from riskalign.data.sample import Sample
+from riskalign.data.validation import one_of
 from riskalign.equations.arrays import FloatArray, IntArray, LabelArray
 from riskalign.equations.losses import ProperLoss
 from riskalign.equations.problem import Problem
@@ -103,6 +104,11 @@ class Notion:
             for k, name in enumerate(self.names(sample.classes))
         ]
 
+    def with_top(self, sample: Sample, loss: ProperLoss) -> tuple[list[Problem], Problem]:
+        """The problems of a sample, and that of its top label."""
+        own = self.problems(sample, loss)
+        return own, (own if self.is_confidence else TOP_LABEL.problems(sample, loss))[0]
+
     def gathered(self, each: Sequence[FloatArray]) -> FloatArray:
         """Arrays of all problems, ``(n,)`` or ``(n, K)`` each, in the shape of results."""
         return np.stack(each, axis=1) if self.per_class else each[0]
@@ -172,12 +178,14 @@ class _TopLabel(Notion):
         return None
 
 
-class _ReducedTopLabel(_TopLabel):
+class _ReducedTopLabel(Notion):
     """The top label of rows of which its probability and whether it is right are known."""
 
-    @property
-    def of_reduced(self) -> Notion:
-        return self
+    whole_rows = False
+    is_confidence = True
+
+    def reduce(self, probabilities: Numbers, labels: LabelArray) -> tuple[Numbers, LabelArray]:
+        return TOP_LABEL.reduce(probabilities, labels)
 
     def columns(self, probabilities: FloatArray) -> FloatArray:
         return probabilities[:, 1:]
@@ -185,8 +193,11 @@ class _ReducedTopLabel(_TopLabel):
     def outcomes(self, probabilities: FloatArray, labels: IntArray, k: int) -> LabelArray:
         return labels.astype(np.int8)
 
-    def truth(self, R: FloatArray, f: FloatArray, k: int) -> FloatArray:
-        return R[:, 1]
+    def names(self, classes: Sequence[str]) -> list[str]:
+        return ["top label"]
+
+    def whole(self, conditional: FloatArray) -> FloatArray | None:
+        return None
 
 
 class _Classwise(Notion):
@@ -277,6 +288,18 @@ OF_ONE_PROBLEM = tuple(name for name, notion in NOTIONS.items() if not notion.pe
 
 JOINT = tuple(name for name, notion in NOTIONS.items() if notion.joint)
 """Names of the notions whose problem is the whole vector."""
+
+
+def named_notion(notion: str | None) -> Notion | None:
+    """The notion of a name, None where none is named."""
+    return None if notion is None else NOTIONS[one_of("notion", notion, NOTIONS)]
+
+
+def notion_of(notion: str | None, n_classes: int) -> Notion:
+    """The notion asked for, or the default for a number of classes."""
+    found = named_notion(notion) or default_notion(n_classes)
+    found.check(n_classes)
+    return found
 
 
 def default_notion(n_classes: int) -> Notion:

@@ -11,6 +11,7 @@ from riskalign.bandwidth.criteria import CRITERIA
 from riskalign.bandwidth.result import BandwidthSearch
 from riskalign.bandwidth.search import Bandwidth, Candidates, search_bandwidth
 from riskalign.data.case import Case
+from riskalign.data.notions import named_notion, notion_of
 from riskalign.data.state import Settings, SketchState
 from riskalign.data.validation import as_batch, check_shares, one_of
 from riskalign.display import help, numbers, svg
@@ -26,8 +27,6 @@ from riskalign.options import (
     check_draws,
     choose_method,
     loss_of,
-    named_notion,
-    notion_of,
     refuse_exact,
 )
 from riskalign.pipeline import check_rows, error_of
