@@ -117,17 +117,11 @@ def conditional_of(
     """
     if rows is not None and not case.complete:
         return _curve_at(case, method, outcome, rows)
-    each: list[FloatArray] = []
-    if outcome.residuals is not None and isinstance(method, KernelSmoother):
-        every, kernel = np.arange(len(case.sample.labels)), KERNELS[method.kernel]
-        for problem, residual in zip(case.problems, outcome.residuals, strict=True):
-            R, _ = residual.at_rows(problem, every, kernel)
-            each.append(R if case.notion.joint else R[:, 1])
-    else:
-        known = [estimate.conditional for estimate in outcome.estimates]
-        each = [R for R in known if R is not None]
-        if not each:
-            return None
+    every = np.arange(len(case.sample.labels))
+    known = [_at_rows(case, method, outcome, k, every) for k in range(len(case.problems))]
+    each = [R for R in known if R is not None]
+    if not each:
+        return None
     found = case.notion.gathered(each)
     if rows is None:
         return found
@@ -211,7 +205,7 @@ def _top_label_gap(case: Case, method: Method, outcome: Outcome) -> float:
         R = np.empty(len(top))
         for k in np.unique(top).tolist():
             rows = np.flatnonzero(top == k)
-            R[rows] = _class_at_rows(case, method, outcome, k, rows)
+            R[rows] = _at_rows(case, method, outcome, k, rows)
     else:
         found = conditional_of(case, method, outcome)
         assert found is not None
@@ -222,17 +216,16 @@ def _top_label_gap(case: Case, method: Method, outcome: Outcome) -> float:
     return float(weights @ (case.top.predictions - R)[known] / weights.sum())
 
 
-def _class_at_rows(
+def _at_rows(
     case: Case, method: Method, outcome: Outcome, k: int, rows: IntArray
-) -> FloatArray:
-    """R of the one-dimensional problem k at some rows, ``(m,)``."""
+) -> FloatArray | None:
+    """R of problem k at some rows of the case, ``(m,)`` or ``(m, K)``, if there is one."""
     if outcome.residuals is not None and isinstance(method, KernelSmoother):
         kernel = KERNELS[method.kernel]
         R, _ = outcome.residuals[k].at_rows(case.problems[k], rows, kernel)
-        return R[:, 1]
+        return R if case.notion.joint else R[:, 1]
     known = outcome.estimates[k].conditional
-    assert known is not None
-    return known[rows]
+    return None if known is None else known[rows]
 
 
 def _one_class_note(case: Case) -> str:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from riskalign.data import hashing, rows
-from riskalign.data.distinct import HALF, WHOLE, is_one_hot, row_hashes
+from riskalign.data.distinct import HALF, WHOLE, distinct_rows, is_one_hot, regrouped, row_hashes
 from riskalign.data.rows import RowTable
 
 LEVELS = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
@@ -187,6 +187,29 @@ def test_finding_rows(case, tied):
     check_places(table, table.find(p, y, w), p, y, w)
     others = continuous(seed + 1, n, width)
     assert (table.find(*others) == -1).all() or tied
+
+
+@given(cases, st.booleans())
+def test_distinct_rows_are_those_of_a_large_table(case, weighted):
+    seed, n, width, _ = case
+    p, y, w = sample(seed, n, width)
+    table = RowTable(width, n + 1).add(p, y, w if weighted else None)
+    found = distinct_rows(p, y, w if weighted else None)
+    for one, other in zip(vars(found).values(), vars(table.rows).values(), strict=True):
+        assert one.tolist() == other.tolist()
+    places = table.kept().find(p, y, w if weighted else np.ones(n))
+    assert places.tolist() == table.find(p, y, w if weighted else None).tolist()
+
+
+@given(cases)
+def test_rows_that_stand_for_others(case):
+    seed, n, width, _ = case
+    p, y, w = sample(seed, n, width)
+    kept = RowTable(width, n + 1).add(p, y, w).kept()
+    found = regrouped(kept.rows, kept.rows.predictions[:, :1], kept.rows.labels, kept.merged)
+    expected = RowTable(1, n + 1).add(p[:, :1], y, w).rows
+    for one, other in zip(vars(found).values(), vars(expected).values(), strict=True):
+        assert one.tolist() == other.tolist()
 
 
 def test_slots_that_other_rows_took(monkeypatch):

@@ -108,11 +108,12 @@ def count(p: Numbers, labels: LabelArray, weights: FloatArray | None, cells: Cel
     (array([0, 3]), array([2, 2]))
     """
     n, n_problems = p.shape
-    size = 2 * cells.n_slots
+    n_slots = cells.n_slots
+    size = 2 * n_slots
     dense = n * SPARSE >= size
     width = min(n_problems, COLUMNS if dense else max(1, BLOCK // n))
     block = max(CHUNK, min(BLOCK, PER_CELL * size * width)) if dense else BLOCK
-    counter = _Counter(cells, min(n, max(1, block // width)), width, dense)
+    counter = _Counter(cells, n_slots, min(n, max(1, block // width)), width, dense)
     blocks = []
     for first in range(0, n_problems, width):
         true = 1 if n_problems == 1 else first
@@ -124,9 +125,9 @@ def count(p: Numbers, labels: LabelArray, weights: FloatArray | None, cells: Cel
 class _Counter:
     """Counts blocks of columns; its memory is allocated once."""
 
-    def __init__(self, cells: Cells, rows: int, width: int, dense: bool) -> None:
+    def __init__(self, cells: Cells, n_slots: int, rows: int, width: int, dense: bool) -> None:
         self.cells = cells
-        self.n_slots = n_slots = cells.n_slots
+        self.n_slots = n_slots
         self.dense = dense
         self.rows = rows
         self.step = min(rows, max(1, CHUNK // width))

@@ -72,7 +72,7 @@ class Rows:
         return mask
 
 
-def concatenate(parts: Sequence[Rows]) -> Rows:
+def _concatenated(parts: Sequence[Rows]) -> Rows:
     """The rows of all parts."""
     columns = zip(*(vars(part).values() for part in parts), strict=True)
     return Rows(*(np.concatenate(column) for column in columns))
@@ -168,25 +168,26 @@ def distinct_rows(
         used = np.flatnonzero(weights)
         predictions, labels, weights = predictions[used], labels[used], weights[used]
     hashes = row_hashes(predictions, labels)
-    return distinct(single_rows(hashes, predictions, labels, weights))
+    return distinct([single_rows(hashes, predictions, labels, weights)])
 
 
 def regrouped(rows: Rows, predictions: FloatArray, labels: CountArray, merged: Kinds) -> Rows:
     """The distinct rows, in canonical order, if each of these stands for another row."""
     hashes = row_hashes(predictions, labels)
-    return distinct(replace(rows, hashes=hashes, predictions=predictions, labels=labels), merged)
+    return distinct([replace(rows, hashes=hashes, predictions=predictions, labels=labels)], merged)
 
 
-def distinct(rows: Rows, merged: Kinds = (False, False)) -> Rows:
-    """The distinct rows in canonical order, with the counts of those that become one.
+def distinct(parts: Sequence[Rows], merged: Kinds = (False, False)) -> Rows:
+    """The distinct rows of all parts in canonical order, with the counts of those that become one.
 
     Parameters
     ----------
-    rows : Rows
+    parts : sequence of Rows, not empty
     merged : two truths
         Whether one-hot rows, and whether other rows, of equal predictions and label become one
         whatever they weigh; otherwise those of equal weight do.
     """
+    rows = parts[0] if len(parts) == 1 else _concatenated(parts)
     order, starts, mixed = in_order(rows, merged)
     if len(starts) == len(rows):
         return rows.take(order)

@@ -39,7 +39,6 @@ from riskalign.data.distinct import (
     Kinds,
     Rows,
     are_of,
-    concatenate,
     distinct,
     row_hashes,
     single_rows,
@@ -334,14 +333,14 @@ class RowTable:
         """Put the rows that wait into the table."""
         if not self._waiting:
             return
-        rows = distinct(concatenate([self._rows, *self._waiting]), self._merged)
+        rows = distinct([self._rows, *self._waiting], self._merged)
         n_one_hot = int(np.searchsorted(rows.hashes, np.uint64(HALF)))
         many = n_one_hot > self.limit, len(rows) - n_one_hot > self.limit
         merged = self._merged[0] or many[0], self._merged[1] or many[1]
         if merged != self._merged:
             self._merged = merged
             if self._weighted:
-                rows = distinct(rows, merged)
+                rows = distinct([rows], merged)
                 n_one_hot = int(np.searchsorted(rows.hashes, np.uint64(HALF)))
         self._thresholds = (
             self._lowered(self._thresholds[0], rows.hashes[:n_one_hot]),

@@ -95,11 +95,6 @@ class Settings:
         return len(self.classes) if self.asked.whole_rows else 1
 
     @property
-    def n_labels(self) -> int:
-        """Number of different labels of a row."""
-        return len(self.classes) if self.asked.whole_rows else 2
-
-    @property
     def n_problems(self) -> int:
         """Number of one-dimensional problems."""
         return 0 if self.asked.joint else self.asked.n_problems(len(self.classes))
@@ -332,7 +327,8 @@ class SketchState:
         weighted, exponent = reader.truth("weighted"), reader.whole("exponent", 1023, -1074)
         reader.check(weighted or exponent == 0, "`exponent`")
         state.n_rows, state.weighted = n, weighted
-        state.rows = reader.rows(state.rows, state.settings.n_labels, n, weighted, exponent)
+        n_labels = len(classes) if state.notion.whole_rows else 2
+        state.rows = reader.rows(state.rows, n_labels, n, weighted, exponent)
         for name, counts in (("counts", state.counts), ("top", state.top)):
             if counts is not None:
                 reader.fill_counts(counts, name, n, weighted, exponent)
