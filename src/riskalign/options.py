@@ -1,4 +1,4 @@
-"""What a user may say: strings become objects here, once. Nothing is computed."""
+"""What a user may say: strings become objects, and a sample and a question a case."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def make_case(sample: Sample, notion: str | None, loss: str | ProperLoss) -> Cas
 def sketched_case(
     sample: Sample, notion: str | None, loss: str | ProperLoss, engine: str, *, weighted: bool
 ) -> Case:
-    """The same of its distinct rows, as for a sketch of one batch.
+    """What is asked of the distinct rows of a sample; of many rows, of what a sketch keeps.
 
-    Exact sums need all rows, so that it holds them.
+    Exact sums need all rows, so that all are kept for them.
     """
     asked = notion_of(notion, len(sample.classes))
     limit = len(sample.labels) if engine == "exact" else None
