@@ -8,9 +8,9 @@ import numpy as np
 
 from riskalign.data.cells import Numbers
 from riskalign.data.counts import Atoms
-from riskalign.data.distinct import distinct_rows, regrouped
+from riskalign.data.distinct import HALF, WHOLE, Kept, distinct_rows, regrouped
 from riskalign.data.notions import BINARY, TOP_LABEL, Notion
-from riskalign.data.rows import Kept
+from riskalign.data.rows import RowTable
 from riskalign.data.sample import Sample
 from riskalign.data.state import Settings, SketchState, most_rows
 from riskalign.data.weights import in_own_unit
@@ -157,12 +157,15 @@ class Case:
 
     def places(self, rows: Sample) -> IntArray:
         """Which row of the case each of the rows is of which it was made, -1 without weight."""
-        if self.kept is None:
+        kept = self.kept
+        if kept is None:
             return np.arange(len(rows.labels))
+        assert kept.complete
+        table = RowTable.restored(kept.rows, kept.limit, (HALF, WHOLE), kept.merged)
         points, labels = _reduced(self.notion, rows.probabilities, rows.labels)
-        found = self.kept.find(points, labels, rows.weights)
-        used = np.flatnonzero(in_own_unit(self.kept.rows.units, self.kept.rows.weights)[1])
-        places = np.full(len(self.kept.rows) + 1, -1)  # the last one is that of no row
+        found = table.find(points, labels, rows.weights)
+        used = np.flatnonzero(in_own_unit(kept.rows.units, kept.rows.weights)[1])
+        places = np.full(len(kept.rows) + 1, -1)  # the last one is that of no row
         places[used] = np.arange(len(used))
         return places[found]
 

@@ -72,6 +72,23 @@ class Rows:
         return mask
 
 
+@dataclass(frozen=True)
+class Kept:
+    """What is kept of distinct rows: all of them, or a sample.
+
+    Attributes
+    ----------
+    rows : Rows, in canonical order
+    limit, merged, inclusion, complete : see `riskalign.data.rows.RowTable`
+    """
+
+    rows: Rows
+    limit: int
+    merged: Kinds = (False, False)
+    inclusion: FloatArray | float = 1.0
+    complete: bool = True
+
+
 def _concatenated(parts: Sequence[Rows]) -> Rows:
     """The rows of all parts."""
     columns = zip(*(vars(part).values() for part in parts), strict=True)

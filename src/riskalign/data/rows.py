@@ -28,7 +28,7 @@ row, and unbiased estimates from the (k+1)-th smallest rank).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -36,6 +36,7 @@ from riskalign.data.cells import Numbers
 from riskalign.data.distinct import (
     HALF,
     WHOLE,
+    Kept,
     Kinds,
     Rows,
     are_of,
@@ -55,29 +56,6 @@ SLOTS = 1 << 17
 
 SLOT_SHIFT = np.uint64(LABEL_BITS)
 """Slots are found by bits that do not depend on the label alone."""
-
-
-@dataclass(frozen=True)
-class Kept:
-    """What is kept of distinct rows: all of them, or a sample.
-
-    Attributes
-    ----------
-    rows : Rows, in canonical order
-    limit, merged, inclusion, complete : see `RowTable`
-    """
-
-    rows: Rows
-    limit: int
-    merged: Kinds = (False, False)
-    inclusion: FloatArray | float = 1.0
-    complete: bool = True
-
-    def find(self, predictions: Numbers, labels: LabelArray, weights: FloatArray) -> IntArray:
-        """Places ``(n,)`` of the given rows among all rows, -1 for those without weight."""
-        assert self.complete
-        table = RowTable.restored(self.rows, self.limit, (HALF, WHOLE), self.merged)
-        return table.find(predictions, labels, weights)
 
 
 class RowTable:
@@ -185,13 +163,6 @@ class RowTable:
         one_hot, other = self.thresholds
         shares = one_hot / HALF, (other - HALF) / HALF
         return np.where(self.rows.one_hot, *shares)
-
-    @property
-    def n_distinct(self) -> float:
-        """Number of distinct rows: exact while `complete`, else estimated; NaN if `limit` is 0."""
-        if self.limit == 0 and not self.complete:
-            return np.nan
-        return float((1 / self.inclusion).sum())
 
     def kept(self) -> Kept:
         """The rows and of what they are a sample, as they are now."""
