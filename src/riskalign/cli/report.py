@@ -18,11 +18,10 @@ from riskalign.cli.reading import naming, opened, same_rows
 from riskalign.cli.sketches import SketchSource, inputs_of, is_of_many, open_sketch
 from riskalign.data.files import PredictionFile
 from riskalign.data.files.writing import is_rewritable
-from riskalign.data.notions import BINARY
+from riskalign.data.notions import BINARY, named_notion
 from riskalign.display.table import wrapped
 from riskalign.methods import EqualWidthBins, KernelSmoother
 from riskalign.methods.method import Method
-from riskalign.options import named_notion
 from riskalign.report.exchange import to_csv, to_json, to_junit, to_markdown
 from riskalign.report.page import Provenance, to_html
 from riskalign.report.screen import Options, Screen

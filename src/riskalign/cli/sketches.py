@@ -26,14 +26,13 @@ from riskalign.cli.reading import naming, opened
 from riskalign.data.arrow import Reading
 from riskalign.data.files.sketches import SUFFIX, read_sketch_file
 from riskalign.data.format import SketchFormatError
-from riskalign.data.notions import BINARY, NOTIONS
+from riskalign.data.notions import BINARY, NOTIONS, named_notion
 from riskalign.data.sources import PARQUET, files_of, parquet_files
 from riskalign.display.averages import finite
 from riskalign.display.numbers import points, points_between, ratio, shortened
 from riskalign.display.table import columns as aligned
 from riskalign.display.table import wrapped
 from riskalign.inference.alarm import Alarm
-from riskalign.options import named_notion
 from riskalign.plots.canvas import pyplot
 from riskalign.report.exchange import harmless
 from riskalign.sketches.batches import sketch_batches, sketch_of_batches

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from riskalign.data.limits import announce_errors
+from riskalign.data.notions import notion_of
 from riskalign.data.sample import Sample
 from riskalign.data.validation import as_sample
 from riskalign.display.notebook import framed
@@ -15,7 +16,6 @@ from riskalign.display.numbers import number
 from riskalign.equations.arrays import FloatArray, floored_log
 from riskalign.equations.losses import ProperLoss
 from riskalign.estimate import calibration_error
-from riskalign.options import notion_of
 from riskalign.recalibration.calibrators import CALIBRATORS, cross_fitted
 from riskalign.recalibration.kernel import order_of_content
 
