@@ -25,7 +25,8 @@ from riskalign.recalibration.smoothed import Joint
 from riskalign.smoothing import Tuning
 
 ODD = (b"\x00", b"\xff", b"-1", b"1e999", b"nan", b'"', b"\n", b"[", b"{", b"\xed\xa0\x80", b",")
-KINDS = ("sketch", "sealed", "csv", "jsonl", "npy", "npz", "parquet", "calibrator", "archive", "history")
+FILES = ("csv", "jsonl", "npy", "npz", "parquet")
+KINDS = ("sketch", "sealed", *FILES, "calibrator", "archive", "history")
 
 
 def check(kind, number, folder):
