@@ -234,11 +234,15 @@ def _share_of_risk(screen: Screen, loss: str) -> str:
 
 
 def detail_rows(screen: Screen) -> Iterator[Row]:
-    """What is behind the numbers: squared errors, risk, smoothing, thresholds."""
+    """What is behind the numbers: squared errors, risk, smoothing, thresholds.
+
+    Those of several answers have a head each, and are indented below it.
+    """
     for answer in screen.answers:
-        title = NOTIONS[answer.notion].title
+        if len(screen.answers) > 1:
+            yield Row(NOTIONS[answer.notion].title, "")
         for row in answer.detail_rows():
-            name = f"{title}: {row.name}" if len(screen.answers) > 1 else row.name
+            name = f"  {row.name}" if len(screen.answers) > 1 else row.name
             yield Row(name, row.value, row.interval, row.note, row.help)
     yield Row("grades", "", "", grades(screen))
 
