@@ -788,5 +788,8 @@ class TestImpossibleRows:
         f[0] = np.roll(np.eye(3)[data.y_true[0]], 1)
         text = self.said(data.y_true, f)
         assert "had the predicted probability 0 in 1 row." in text
+        found = summarize([1, 0] * 20, [1.0, 0.7] * 19 + [0.7, 1.0], top_label=True)
+        said = " ".join(words.sentences(found))
+        assert "The model was 100% sure and wrong, or 0% sure and right, in 1 row. The" in said
         assert "slope" not in text
         assert "predicted probability 0" not in self.said(data.y_true, data.y_prob)
