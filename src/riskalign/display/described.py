@@ -484,13 +484,14 @@ def _more(n_classes: int, shown: int, found: ClassEvidence | None) -> list[str]:
 def _binary_rows(found: BinarySummary, classes: Sequence[str]) -> list[Row]:
     subject = f"of class {numbers.shortened(classes[-1], 30)}" if classes else ""
     digits = numbers.digits_from_one(*found.ratio_interval) if found.sign else 2
+    known = not np.isnan(found.ratio)  # the class was predicted, or occurred
     return [
         Row("mean predicted", numbers.percent(found.mean_prediction), "", subject),
         Row("observed", numbers.percent(found.frequency)),
         Row(
             "predicted / observed",
             numbers.ratio(found.ratio, digits),
-            numbers.ratio_between(*found.ratio_interval, digits),
+            numbers.ratio_between(*found.ratio_interval, digits) if known else "",
             found.direction,
             help.RATIO,
         ),

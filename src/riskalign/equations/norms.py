@@ -2,7 +2,7 @@
 
 The mean of a norm |R - f| over an estimate R is too large, because noise has a length too. Let u be
 the direction of R - f: its sign for one probability, a unit vector for a whole prediction. Then
-|R - f| = <u, R - f>, and because the label y_i has no part in its own R_i,
+|R - f| = <u, R - f>, and because the label y_i does not enter its own R_i,
 
     terms_i = <u_i, y_i - f_i>
 

@@ -132,7 +132,7 @@ class Debiased:
     variance_removed : (n,), what the noise of R had taken from the terms
     gains : l(f) - l(R), ``(n, K)``
     conditional : R, ``(n, K)``
-    variance : that of the kernels' R, ``(n, d)``; the sample's own label has no part in it
+    variance : that of the kernels' R, ``(n, d)``; the sample's own label does not enter
     tunings : the tunings and their weights
     started : the problem with its start
     mixture : the finer estimates that were mixed in, and their shares

@@ -112,9 +112,12 @@ def sentences(screen: Screen) -> Iterator[str]:
     if screen.impossible and not screen.hard:
         rows = "1 row" if screen.impossible == 1 else f"{screen.impossible:,} rows"
         slope = ", and so do slope and intercept" if screen.result and screen.result.binary else ""
+        happened = f"What happened had the predicted probability 0 in {rows}"
+        if not screen.classes:  # only the confidence is known
+            happened = f"The model was 100% sure and wrong, or 0% sure and right, in {rows}"
         yield (
-            f"What happened had the predicted probability 0 in {rows}. The log loss, which is "
-            f"infinite there, counts a probability of {FLOOR:g} instead and depends on it{slope}."
+            f"{happened}. The log loss, which is infinite there, counts a probability of "
+            f"{FLOOR:g} instead and depends on it{slope}."
         )
 
 
@@ -234,11 +237,15 @@ def _share_of_risk(screen: Screen, loss: str) -> str:
 
 
 def detail_rows(screen: Screen) -> Iterator[Row]:
-    """What is behind the numbers: squared errors, risk, smoothing, thresholds."""
+    """What is behind the numbers: squared errors, risk, smoothing, thresholds.
+
+    Those of several answers have a head each, and are indented below it.
+    """
     for answer in screen.answers:
-        title = NOTIONS[answer.notion].title
+        if len(screen.answers) > 1:
+            yield Row(NOTIONS[answer.notion].title, "")
         for row in answer.detail_rows():
-            name = f"{title}: {row.name}" if len(screen.answers) > 1 else row.name
+            name = f"  {row.name}" if len(screen.answers) > 1 else row.name
             yield Row(name, row.value, row.interval, row.note, row.help)
     yield Row("grades", "", "", grades(screen))
 

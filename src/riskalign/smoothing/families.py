@@ -83,7 +83,7 @@ class Step:
         return float(self.tilt.min())
 
     def factors(self, dtype: npt.DTypeLike) -> Floats | None:
-        """What powers of the other's weights are multiplied by ``(n,)``, None if by one."""
+        """The factors ``(n,)`` of powers of the other's weights; None if all are one."""
         factors = np.exp(self.tilt).astype(dtype)
         return None if (factors == 1).all() else factors
 

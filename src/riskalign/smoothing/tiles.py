@@ -305,7 +305,7 @@ class Centres:
     def _weights(
         self, family: Family, logs: Floats, lowest: float
     ) -> Iterator[tuple[Step, Floats]]:
-        """Weights of every bandwidth of a family, but for their factors.
+        """Weights of every bandwidth of a family, without their factors.
 
         No score in `logs` is below `lowest`, but those of left-out samples and silent centres.
         Each array is overwritten by the next.
