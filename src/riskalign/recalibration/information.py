@@ -66,7 +66,9 @@ class Information:
         for m, row in enumerate(z):
             found[:, m] -= mean @ (root * row).T
 
-    def _add_crossed(self, z: FloatArray, wg: FloatArray, g: FloatArray, pushed: FloatArray) -> None:
+    def _add_crossed(
+        self, z: FloatArray, wg: FloatArray, g: FloatArray, pushed: FloatArray
+    ) -> None:
         for s, shared in enumerate(pushed):
             self._crossed_shared[s] += shared @ z.T
         first, second = self._pairs.first, self._pairs.second
