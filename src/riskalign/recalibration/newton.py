@@ -23,7 +23,7 @@ BEGIN = 10.0
 FEW = 200_000
 """Rows times classes from which the shared weights are first fitted to."""
 
-STILL, SETTLED = 1e-6, 0.01
+STILL, SETTLED = 1e-4, 0.01
 """Gains of the log-likelihood of all rows, and steps of logarithms of precisions, from which
 the fit is done."""
 
