@@ -194,7 +194,8 @@ and files that share a data set are not independent. Platt scaling and isotonic 
 scikit-learn's, one class against the rest; so are beta, spline and Venn-Abers calibration of more
 than two classes, with rows renormalised. SVS and SMS are probmetrics' structured vector and matrix
 scaling; quadratic scaling is for two classes only. Some rivals are left out where they take minutes
-(`MOST_CLASSES`)."""
+(`MOST_CLASSES`). Seconds of the kernel calibrator and of SMS are from one run, after a first fit
+of each; those of the others are from an earlier run."""
 
 
 def main() -> None:
