@@ -125,10 +125,11 @@ class LevelEstimate:
             left_out, within = (risk_of(problem.loss, block.labels, each) for each in (R, let_in))
             return R, let_in, left_out, a * left_out + (1 - a) * within, within
 
-        rows = zip(*_mapped(results, blocks), strict=True)
+        columns = [np.concatenate(each) for each in zip(*_mapped(results, blocks), strict=True)]
+        R, let_in, left_out, refinement, within = columns
         moved = step.variance @ total
         reached = moved if parameters is None else parameters + moved
-        return cls(*map(np.concatenate, rows), step.dimension, knots, reached)
+        return cls(R, let_in, left_out, refinement, within, step.dimension, knots, reached)
 
 
 @dataclass(frozen=True)
@@ -273,10 +274,10 @@ def finer(estimates: Sequence[Debiased]) -> list[Debiased]:
             values = np.array([one.mean(one.risk - level.refinement) for one, level in pairs])
             added = sum(one.mean(level.refinement - level.within) for one, level in pairs)
             chance = Chances(added, sum(each.dimension for each in found), before)
-            above = float(values.sum()) - believed
-            if above <= 0 or chance.score(above) < FEARED[0] - GAINED:
+            excess = float(values.sum()) - believed
+            if excess <= 0 or chance.score(excess) < FEARED[0] - GAINED:
                 break
-        share = chance.share(above, BELIEVED)
+        share = chance.share(excess, BELIEVED)
         if share > 0:
             current = [_mixed(one, level, share) for one, level in pairs]
         for gate, own in ends.items():
