@@ -177,7 +177,7 @@ class DenseSmoother:
             assert average.squares is not None
             log_own = log_units + self._kernel.log_peak(problem.points, h)
             share = shrunk(average.log_density + np.log(rest), log_own)
-            mean = (average.mean[:, places] - OFFSET) * share[:, None]
+            mean = ((average.mean - OFFSET) * share[:, None])[:, places]
             yield mean, np.minimum(average.squares * share**2, 1.0)
 
     def squares(self, numbers: Sequence[int], tuning: Tuning) -> dict[int, FloatArray]:
