@@ -22,28 +22,18 @@ a larger and a smaller value, and the differences are the *doubts*.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import numpy as np
 
-from riskalign.equations.arrays import FloatArray, LabelArray, row_dot
-from riskalign.equations.curves import (
-    CurveForm,
-    CurveStep,
-    Features,
-    Knots,
-    effective_parameters,
-)
+from riskalign.equations.arrays import FloatArray, row_dot
+from riskalign.equations.curves import CurveForm, Knots, effective_parameters
 from riskalign.equations.problem import Problem
 from riskalign.equations.simplex import completed
 from riskalign.equations.starts import PRIOR, SHIFTED
-from riskalign.equations.terms import risk_of
+from riskalign.methods.level import LevelEstimate, curves_at
 from riskalign.methods.residuals import Debiased, Started
-from riskalign.smoothing.threads import ordered_map
-
-T = TypeVar("T")
 
 KNOTS = (12, 24)
 """Knots of curves: 24 can follow some six waves."""
@@ -60,9 +50,6 @@ raise its normal score. A single step errs where the curve is far from the start
 to a quarter from the error of `datasets.ties`. A level whose score is lower by `GAINED` than the
 first one that moves an end of the interval has no second step."""
 
-BLOCK = 2_500
-"""Rows that a thread takes at once."""
-
 MOST_PARAMETERS = 1_200
 """Of a level: each costs a column of scores, and all together a matrix that is inverted."""
 
@@ -74,129 +61,13 @@ FEARED, SURE = (1.0, 2.0), (2.5, 3.5)
 lower end, which does not build on what chance may have brought."""
 
 
-@dataclass(frozen=True)
-class LevelEstimate:
-    """The estimate of one problem by a level, row by row.
-
-    Attributes
-    ----------
-    R : (n, K), each row's sample left out
-    let_in : (n, K), R with each row's sample: where the Newton step leads
-    left_out : (n,), <y, l(R)>
-    refinement : (n,), the same without the noise of R
-    within : (n,), <y, l(R)> of R with each row's sample
-    dimension : effective number of parameters
-    knots : of the curves
-    parameters : theta of the curves, as far as the Newton steps led
-    """
-
-    R: FloatArray
-    let_in: FloatArray
-    left_out: FloatArray
-    refinement: FloatArray
-    within: FloatArray
-    dimension: float
-    knots: Knots
-    parameters: FloatArray
-
-    @classmethod
-    def of(cls, problem: Problem, g: FloatArray, knots: Knots, n_steps: int = 1) -> LevelEstimate:
-        """The estimate by a fitted start g ``(n, d)`` with curves."""
-        level = cls._by_one_step(problem, g, knots, None)
-        for _ in range(n_steps - 1):
-            level = level.with_another_step(problem)
-        return level
-
-    def with_another_step(self, problem: Problem) -> LevelEstimate:
-        """The estimate after one more Newton step."""
-        reached = self.let_in[:, -problem.columns().shape[1] :]
-        return self._by_one_step(problem, reached, self.knots, self.parameters)
-
-    @classmethod
-    def _by_one_step(
-        cls, problem: Problem, g: FloatArray, knots: Knots, parameters: FloatArray | None
-    ) -> LevelEstimate:
-        blocks = _Block.split(problem, g, knots)
-        step, total = newton_step(problem, blocks, parameters)
-
-        def results(block: _Block) -> tuple[FloatArray, ...]:
-            own = replace(step, features=block.features, g=block.g)
-            R, let_in, a = own.left_out_and_let_in(total, block.residuals, block.units)
-            left_out, within = (risk_of(problem.loss, block.labels, each) for each in (R, let_in))
-            return R, let_in, left_out, a * left_out + (1 - a) * within, within
-
-        rows = zip(*_mapped(results, blocks), strict=True)
-        moved = step.variance @ total
-        reached = moved if parameters is None else parameters + moved
-        return cls(*map(np.concatenate, rows), step.dimension, knots, reached)
-
-
-@dataclass(frozen=True)
-class _Block:
-    """Some rows of a problem, where a Newton step begins at g ``(m, d)``."""
-
-    features: Features
-    g: FloatArray
-    labels: LabelArray
-    residuals: FloatArray
-    weights: FloatArray
-    units: FloatArray
-
-    @classmethod
-    def split(cls, problem: Problem, g: FloatArray, knots: Knots) -> list[_Block]:
-        """All rows, in blocks of one size."""
-        n = len(g)
-        columns, f, size = problem.columns(), problem.predictions, -(-n // -(-n // BLOCK))
-        slices = [slice(start, start + size) for start in range(0, n, size)]
-        return [
-            cls(
-                Features(f[rows], knots),
-                g[rows],
-                problem.labels[rows],
-                columns[rows] - g[rows],
-                problem.weights[rows],
-                problem.units[rows],
-            )
-            for rows in slices
-        ]
-
-
-def _mapped(function: Callable[[_Block], T], blocks: Sequence[_Block]) -> list[T]:
-    """Results of all blocks, on all cores."""
-    return list(ordered_map(function, blocks)) if len(blocks) > 1 else [function(blocks[0])]
-
-
-def newton_step(
-    problem: Problem, blocks: Sequence[_Block], parameters: FloatArray | None
-) -> tuple[CurveStep, FloatArray]:
-    """A Newton step and its scores ``(p,)``; there are no parameters if it is the first."""
-
-    def sums(block: _Block) -> tuple[FloatArray, FloatArray]:
-        scores = block.features.total(block.weights[:, None] * block.residuals)
-        return block.features.information(block.g, block.weights), scores
-
-    parts = zip(*_mapped(sums, blocks), strict=True)
-    information, scores = (np.add.reduce(each) for each in parts)
-    first, unit = blocks[0], problem.mean_weight
-    step = CurveStep.by_information(
-        first.features, first.g, information, unit, second=parameters is not None
-    )
-    return step, scores if parameters is None else scores - PRIOR * unit * parameters
-
-
 def mixed_at(estimate: Debiased, points: FloatArray, by_kernels: FloatArray) -> FloatArray:
     """R ``(m, K)`` at points, given that of the kernels alone; no row is left out."""
     R = estimate.mixture.kernels * by_kernels
     for knots, share in estimate.mixture.levels:
         assert estimate.started is not None
         problem, fit = estimate.started.problem, estimate.started.fit
-        at_rows, g, parameters = fit.at(problem.predictions), fit.at(points), None
-        for _ in range(STEPS):
-            blocks = _Block.split(problem, at_rows, knots)
-            step, total = newton_step(problem, blocks, parameters)
-            at_rows, g = step.at(problem.predictions, at_rows, total), step.at(points, g, total)
-            moved = step.variance @ total
-            parameters = moved if parameters is None else parameters + moved
+        g = curves_at(problem, fit.at(problem.predictions), knots, points, fit.at(points), STEPS)
         R += share * completed(g)
     return R
 
@@ -267,16 +138,16 @@ def finer(estimates: Sequence[Debiased]) -> list[Debiased]:
         found = [LevelEstimate.of(*part) for part in zip(problems, g, knots, strict=True)]
         for further in range(STEPS):
             if further:
-                pairs = zip(problems, found, strict=True)
-                found = [level.with_another_step(problem) for problem, level in pairs]
+                steps = zip(problems, found, strict=True)
+                found = [level.with_another_step(problem) for problem, level in steps]
             pairs = list(zip(current, found, strict=True))
             values = np.array([one.mean(one.risk - level.refinement) for one, level in pairs])
             added = sum(one.mean(level.refinement - level.within) for one, level in pairs)
             chance = Chances(added, sum(each.dimension for each in found), before)
-            above = float(values.sum()) - believed
-            if above <= 0 or chance.score(above) < FEARED[0] - GAINED:
+            excess = float(values.sum()) - believed
+            if excess <= 0 or chance.score(excess) < FEARED[0] - GAINED:
                 break
-        share = chance.share(above, BELIEVED)
+        share = chance.share(excess, BELIEVED)
         if share > 0:
             current = [_mixed(one, level, share) for one, level in pairs]
         for gate, own in ends.items():

@@ -331,14 +331,17 @@ def _estimates(
     for k, each in enumerate(weighted):
         for tuning in each.tunings:
             wanting.setdefault(tuning, []).append(k)
-    found: dict[tuple[int, Tuning], Terms] = {}
+    together: dict[tuple[int, ...], list[Tuning]] = {}
     for tuning, numbers in wanting.items():
-        values = {k: started[k].with_slopes() for k in numbers}
-        slow = values[numbers[0]].shape[1] - started[numbers[0]].residuals.shape[1]
-        smoothed = smoother.with_squares(values, tuning, slow)
-        noises = fit_noises([(started[k], smoothed[k][0]) for k in numbers])
-        for k, noise in zip(numbers, noises, strict=True):
-            found[k, tuning] = terms_of(started[k], *smoothed[k], noise)
+        together.setdefault(tuple(numbers), []).append(tuning)
+    found: dict[tuple[int, Tuning], Terms] = {}
+    for some, tunings in together.items():
+        values = {k: started[k].with_slopes() for k in some}
+        slow = values[some[0]].shape[1] - started[some[0]].g.shape[1]
+        for tuning, smoothed in smoother.each_with_squares(values, tunings, slow):
+            noises = fit_noises([(started[k], smoothed[k][0]) for k in some])
+            for k, noise in zip(some, noises, strict=True):
+                found[k, tuning] = terms_of(started[k], *smoothed[k], noise)
     for k, each in enumerate(weighted):
         parts = [found.pop((k, tuning)) for tuning in each.tunings]
         fresh = replace(started[k])  # without the arrays that it has cached
