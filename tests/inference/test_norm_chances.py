@@ -15,7 +15,7 @@ from riskalign.equations.norms import norms_of
 from riskalign.equations.starts import STARTS
 from riskalign.inference.norms import NormChance, bound_of_norm, norm_chances, of_root
 from riskalign.inference.null import Model, drawn_labels
-from riskalign.methods.kernel import norm_sides
+from riskalign.methods.norms import norm_sides
 from riskalign.methods.residuals import debiased
 from riskalign.results import Interval
 from riskalign.smoothing import Tuning

@@ -39,7 +39,7 @@ from riskalign.equations.problem import Problem
 from riskalign.equations.simplex import completed
 from riskalign.equations.starts import PRIOR, SHIFTED
 from riskalign.equations.terms import risk_of
-from riskalign.methods.residuals import Debiased, Started
+from riskalign.methods.residuals import Debiased, Mixture, Started
 
 KNOTS = (12, 24)
 """Knots of curves: 24 can follow some six waves."""
@@ -189,6 +189,7 @@ def finer(estimates: Sequence[Debiased]) -> list[Debiased]:
     g = [each.fit.at(each.problem.predictions) for each in known]
     before = sum(_dimension(each) for each in known)
     ends = {gate: np.array([each.mean(each.terms) for each in current]) for gate in (SURE, FEARED)}
+    mixtures = {gate: [Mixture()] * len(current) for gate in ends}
     for knots in levels(problems, g):
         believed = sum(each.mean(each.terms) for each in current)
         for n_steps in (1, STEPS):
@@ -204,11 +205,15 @@ def finer(estimates: Sequence[Debiased]) -> list[Debiased]:
         if share > 0:
             current = [_mixed(one, level, share) for one, level in pairs]
         for gate, own in ends.items():
-            ends[gate] = own + chance.share(float((values - own).sum()), gate) * (values - own)
+            omega = chance.share(float((values - own).sum()), gate)
+            ends[gate] = own + omega * (values - own)
+            known_levels = zip(mixtures[gate], knots, strict=True)
+            mixtures[gate] = [each.with_level(own, omega) for each, own in known_levels]
     values = np.array([each.mean(each.terms) for each in current])
     below, above = _positive(values - ends[SURE]), _positive(ends[FEARED] - values)
-    each = zip(current, below, above, strict=True)
-    return [replace(one, doubts=(low, high)) for one, low, high in each]
+    doubts = zip(below, above, strict=True)
+    each = zip(current, doubts, zip(*mixtures.values(), strict=True), strict=True)
+    return [replace(one, doubts=doubt, ends=ends) for one, doubt, ends in each]
 
 
 def _positive(parts: FloatArray) -> list[float]:
