@@ -6,13 +6,34 @@ from itertools import product
 
 import numpy as np
 import oracle
+import oracle_finer
 import oracle_norms
 import pytest
 from cases import HARD, Case, ordinary
 
 import riskalign as ra
+from riskalign.data.notions import NOTIONS
+from riskalign.data.validation import as_sample
+from riskalign.equations import curves
+from riskalign.equations.curves import CurveForm, Knots
+from riskalign.equations.kernels import DIRICHLET
+from riskalign.equations.losses import L2
+from riskalign.equations.norms import variance_of_curve
+from riskalign.equations.starts import STARTS, FittedStart
+from riskalign.methods.finer import STEPS, steps_of
+from riskalign.methods.norms import sides_of_level
+from riskalign.methods.residuals import Started, debiased
+from riskalign.smoothing import Tuning
 
-STARTS = ("identity", "temperature", "logistic")
+CLOSE = {"rtol": 1e-8, "atol": 1e-11}
+FORMS = [(0, False, False), (4, False, False), (3, True, False), (3, True, True)]
+CURVED = {
+    "two classes": ordinary(30, 2, seed=3),
+    "four classes, weights": replace(ordinary(26, 4, seed=5), weights=np.linspace(0.2, 2, 26)),
+    "ties": replace(
+        ordinary(24, 3, seed=6), f=np.repeat(np.vstack([np.eye(3), ordinary(5, 3, seed=7).f]), 3, 0)
+    ),
+}
 CASES = {
     "two classes": ordinary(12, 2, seed=5),
     "three classes": ordinary(14, 3, seed=6),
@@ -32,7 +53,7 @@ def error(case, notion, norm, **options):
     )
 
 
-@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize("start", sorted(STARTS))
 @pytest.mark.parametrize("name", CASES)
 def test_norms_are_those_of_plain_loops(name, start):
     case = CASES[name]
@@ -55,6 +76,52 @@ def test_norms_are_those_of_plain_loops(name, start):
             np.testing.assert_allclose(both, np.sum(parts, axis=0), **close)
             if notion == "classwise":
                 np.testing.assert_allclose(got.per_class, np.sum(parts, axis=1), **close)
+
+
+@pytest.mark.parametrize("n_steps", [1, STEPS])
+@pytest.mark.parametrize("name", ["two classes", "four classes, weights", "ties"])
+def test_norms_of_finer_curves_are_those_of_plain_loops(name, n_steps, monkeypatch):
+    """R without each row's own sample, its variance, and the terms of both sides."""
+    for module in (curves, oracle_finer):
+        for limit in ("OUTCOMES", "OUTCOMES_EVERY"):
+            monkeypatch.setattr(module, limit, 2)
+    case = CURVED[name]
+    _, f, weights = case.plain
+    sample = as_sample(case.y, case.f, sample_weight=case.weights)
+    for notion, form in product(case.notions(), FORMS):
+        single = notion != "canonical"
+        if (single and not form[1]) or (notion == "canonical" and case.n_classes == 2):
+            continue
+        pairs = zip(
+            NOTIONS[notion].problems(sample, L2), oracle.problems(notion, f, case.plain[0]),
+            strict=True,
+        )  # fmt: skip
+        for problem, plain in pairs:
+            start = FittedStart.of(problem, STARTS["logistic"])
+            g = start.at(problem.predictions)
+            knots = Knots.of(problem, g, CurveForm(*form))
+            steps = steps_of(problem, g, knots, n_steps)
+            step, total = steps[-1]
+            R = step.without_own(total, problem.columns() - step.g, problem.units)
+            v = variance_of_curve(steps[0][0], problem.unit)
+            known = plain, weights, "logistic", form, single
+            counted = slice(1, 2) if single else slice(None)
+            own = np.array(oracle_norms.curve_without_own(*known, n_steps))[:, counted]
+            np.testing.assert_allclose(R, own, **CLOSE)
+            own = np.array(oracle_norms.curve_variances(*known))[:, counted]
+            np.testing.assert_allclose(v, own, **CLOSE)
+            if n_steps == STEPS:
+                each = replace(known_estimate(problem), started=Started(problem, start, g))
+                for norm in ("l1",) if single else ("l1", "euclidean"):
+                    got = sides_of_level(each, knots, norm)
+                    own = oracle_norms.curve_sides(norm, *known, n_steps)
+                    np.testing.assert_allclose(got, own, **CLOSE)
+
+
+def known_estimate(problem):
+    """An estimate of a problem, whichever."""
+    (each,) = debiased([problem], DIRICHLET, "exact", STARTS["identity"], [Tuning(0.05)])
+    return each
 
 
 @pytest.mark.parametrize("notion", ["binary", "canonical"])

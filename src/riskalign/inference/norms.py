@@ -92,7 +92,7 @@ def norm_chances(
     """
     rows, truth, labels = drawn_labels([model], seed)
     if any(each.mixture.levels for each in residuals):
-        truth = _bent(model, rows, truth, residuals)
+        truth = with_curves(model, rows, truth, residuals)
         labels = draw_labels(truth, labels.shape[1], np.random.default_rng(seed))
     weights = one_per_row(model.sample.take(rows)).weights
     share = weights / weights.sum()
@@ -112,7 +112,7 @@ def _mixture_of(model: Model, world: NullWorld) -> Mixture:
     return model.mixtures[world.number] if model.mixtures else Mixture()
 
 
-def _bent(
+def with_curves(
     model: Model, rows: IntArray, truth: FloatArray, residuals: Sequence[Debiased]
 ) -> FloatArray:
     """The start at some rows ``(m, K)`` with the finer curves of each problem mixed in."""
