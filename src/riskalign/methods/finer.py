@@ -60,6 +60,9 @@ MOST_PARAMETERS = 1_200
 BELIEVED = (1.5, 2.5)
 """Normal scores at which a level has no share of the estimate, and all of it."""
 
+OF_NORMS = (2.0, 3.0)
+"""The same for mean norms. What chance lets a level show of a square, a norm shows by its root."""
+
 FEARED, SURE = (1.0, 2.0), (2.5, 3.5)
 """The same for the upper end of an interval, which allows for what is not believed yet, and for the
 lower end, which does not build on what chance may have brought."""
@@ -179,8 +182,11 @@ def _fits(problem: Problem, knots: Knots) -> bool:
     return most <= min(problem.n_samples / SAMPLES_PER_PARAMETER, MOST_PARAMETERS)
 
 
-def finer(estimates: Sequence[Debiased]) -> list[Debiased]:
-    """The estimates of a model's problems, with levels mixed in as the data ask for them."""
+def finer(estimates: Sequence[Debiased], gate: tuple[float, float] | None = None) -> list[Debiased]:
+    """The estimates of a model's problems, with levels mixed in as the data ask for them.
+
+    `gate` has the normal scores at which a level has no share and all of it, by default `BELIEVED`.
+    """
     known = [each.started for each in estimates if each.started is not None]
     current = list(estimates)
     if len(known) < len(current) or not known[0].fit.parameters.size:
@@ -188,8 +194,8 @@ def finer(estimates: Sequence[Debiased]) -> list[Debiased]:
     problems = [each.problem for each in known]
     g = [each.fit.at(each.problem.predictions) for each in known]
     before = sum(_dimension(each) for each in known)
-    ends = {gate: np.array([each.mean(each.terms) for each in current]) for gate in (SURE, FEARED)}
-    mixtures = {gate: [Mixture()] * len(current) for gate in ends}
+    ends = {end: np.array([each.mean(each.terms) for each in current]) for end in (SURE, FEARED)}
+    mixtures = {end: [Mixture()] * len(current) for end in ends}
     for knots in levels(problems, g):
         believed = sum(each.mean(each.terms) for each in current)
         for n_steps in (1, STEPS):
@@ -201,14 +207,14 @@ def finer(estimates: Sequence[Debiased]) -> list[Debiased]:
                 break
         added = sum(one.mean(level.refinement - level.within) for one, level in pairs)
         chance = Chances(added, sum(each.dimension for each in found), before)
-        share = chance.share(float(values.sum()) - believed, BELIEVED)
+        share = chance.share(float(values.sum()) - believed, gate or BELIEVED)
         if share > 0:
             current = [_mixed(one, level, share) for one, level in pairs]
-        for gate, own in ends.items():
-            omega = chance.share(float((values - own).sum()), gate)
-            ends[gate] = own + omega * (values - own)
-            known_levels = zip(mixtures[gate], knots, strict=True)
-            mixtures[gate] = [each.with_level(own, omega) for each, own in known_levels]
+        for end, own in ends.items():
+            omega = chance.share(float((values - own).sum()), end)
+            ends[end] = own + omega * (values - own)
+            parts = zip(mixtures[end], knots, strict=True)
+            mixtures[end] = [each.with_level(places, omega) for each, places in parts]
     values = np.array([each.mean(each.terms) for each in current])
     below, above = _positive(values - ends[SURE]), _positive(ends[FEARED] - values)
     doubts = zip(below, above, strict=True)

@@ -25,7 +25,7 @@ from riskalign.equations.kernels import KERNELS
 from riskalign.equations.norms import MEANS
 from riskalign.equations.starts import STARTS
 from riskalign.equations.terms import ESTIMATORS as OF_LABELS
-from riskalign.methods.finer import finer
+from riskalign.methods.finer import OF_NORMS, finer
 from riskalign.methods.labels import label_estimates
 from riskalign.methods.method import (
     CLASSICAL,
@@ -205,7 +205,7 @@ class KernelSmoother:
             by_nodes=not case.complete,
         )
         if tunings is None:
-            residuals = finer(kernels)
+            residuals = finer(kernels, OF_NORMS if self.norm in MEANS else None)
             tunings = [each.tunings.best for each in residuals]
             found = (each.tunings.curve for each in residuals)
             curves = tuple(curve for curve in found if curve is not None)
