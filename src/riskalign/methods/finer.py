@@ -213,8 +213,8 @@ def finer(estimates: Sequence[Debiased], gate: tuple[float, float] | None = None
         for end, own in ends.items():
             omega = chance.share(float((values - own).sum()), end)
             ends[end] = own + omega * (values - own)
-            known_so_far = zip(mixtures[end], knots, strict=True)
-            mixtures[end] = [each.with_level(places, omega) for each, places in known_so_far]
+            rungs = zip(mixtures[end], knots, strict=True)
+            mixtures[end] = [each.with_level(places, omega) for each, places in rungs]
     values = np.array([each.mean(each.terms) for each in current])
     below, above = _positive(values - ends[SURE]), _positive(ends[FEARED] - values)
     doubts = zip(below, above, strict=True)
