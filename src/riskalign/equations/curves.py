@@ -334,7 +334,7 @@ class CurveStep:
     ) -> FloatArray:
         """R ``(n, d)`` in which each row's own sample has no part, for norms of R.
 
-        It is left out of where a second step begins, too; see `riskalign.equations.norms`.
+        Nor has it a part in where a second step begins; see `riskalign.equations.norms`.
         """
         let_in = self.features.logits(self.variance @ total)
         u, _ = self._effects(units[:, None] * residuals)
@@ -343,7 +343,7 @@ class CurveStep:
         return tilted(self.g, let_in - u)[:, -self.g.shape[1] :]
 
     def _leverage(self, residuals: FloatArray, u: FloatArray) -> FloatArray:
-        """H of each row ``(n,)``, from the effect u of its residual on its logits."""
+        """The leverage h of each row ``(n,)``, from the effect u of its residual on its logits."""
         return _ratio(row_dot(self.g, u**2) - row_dot(self.g, u) ** 2, row_dot(residuals, u))
 
     def _effects(self, residuals: FloatArray) -> tuple[FloatArray, FloatArray]:
