@@ -1,9 +1,10 @@
 """Norms of R - f of a debiased estimate: of its kernels, and of its finer curves with their shares.
 
-A finer curve that sees what the kernels miss of a squared error sees it of a norm as well. Its share
-is decided by the evidence of the squared error, with higher thresholds (`riskalign.methods.finer`).
-The estimates are mixed, and not their R: each of them is 0 on average for a calibrated model, and so
-is their mean. The ends of an interval have shares of their own here too.
+A finer curve that sees what the kernels miss of a squared error sees it of a norm as well. Its
+share is decided by the evidence of the squared error, with higher thresholds
+(`riskalign.methods.finer`). The estimates are mixed, and not their R: each of them is 0 on average
+for a calibrated model, and so is their mean. The ends of an interval have shares of their own here
+too.
 """
 
 from __future__ import annotations
