@@ -32,8 +32,8 @@ from riskalign.equations.curves import CurveForm, Knots, effective_parameters
 from riskalign.equations.problem import Problem
 from riskalign.equations.simplex import completed
 from riskalign.equations.starts import PRIOR, SHIFTED
-from riskalign.methods.level import LevelEstimate, curves_at
-from riskalign.methods.residuals import Debiased, Started
+from riskalign.methods.level import LevelEstimate, newton_steps
+from riskalign.methods.residuals import Debiased, Mixture, Started
 
 KNOTS = (12, 24)
 """Knots of curves: 24 can follow some six waves."""
@@ -56,6 +56,9 @@ MOST_PARAMETERS = 1_200
 BELIEVED = (1.5, 2.5)
 """Normal scores at which a level has no share of the estimate, and all of it."""
 
+OF_NORMS = (2.0, 3.0)
+"""The same for mean norms. What chance lets a level show of a square, a norm shows by its root."""
+
 FEARED, SURE = (1.0, 2.0), (2.5, 3.5)
 """The same for the upper end of an interval, which allows for what is not believed yet, and for the
 lower end, which does not build on what chance may have brought."""
@@ -67,7 +70,9 @@ def mixed_at(estimate: Debiased, points: FloatArray, by_kernels: FloatArray) -> 
     for knots, share in estimate.mixture.levels:
         assert estimate.started is not None
         problem, fit = estimate.started.problem, estimate.started.fit
-        g = curves_at(problem, fit.at(problem.predictions), knots, points, fit.at(points), STEPS)
+        g = fit.at(points)
+        for step, total in newton_steps(problem, fit.at(problem.predictions), knots, STEPS):
+            g = step.at(points, g, total)
         R += share * completed(g)
     return R
 
@@ -123,8 +128,11 @@ def _fits(problem: Problem, knots: Knots) -> bool:
     return most <= min(problem.n_samples / SAMPLES_PER_PARAMETER, MOST_PARAMETERS)
 
 
-def finer(estimates: Sequence[Debiased]) -> list[Debiased]:
-    """The estimates of a model's problems, with levels mixed in as the data ask for them."""
+def finer(estimates: Sequence[Debiased], gate: tuple[float, float] | None = None) -> list[Debiased]:
+    """The estimates of a model's problems, with levels mixed in as the data ask for them.
+
+    `gate` has the normal scores at which a level has no share and all of it, by default `BELIEVED`.
+    """
     known = [each.started for each in estimates if each.started is not None]
     current = list(estimates)
     if len(known) < len(current) or not known[0].fit.parameters.size:
@@ -132,7 +140,8 @@ def finer(estimates: Sequence[Debiased]) -> list[Debiased]:
     problems = [each.problem for each in known]
     g = [each.fit.at(each.problem.predictions) for each in known]
     before = sum(_dimension(each) for each in known)
-    ends = {gate: np.array([each.mean(each.terms) for each in current]) for gate in (SURE, FEARED)}
+    ends = {end: np.array([each.mean(each.terms) for each in current]) for end in (SURE, FEARED)}
+    mixtures = {end: [Mixture()] * len(current) for end in ends}
     for knots in levels(problems, g):
         believed = sum(each.mean(each.terms) for each in current)
         found = [LevelEstimate.of(*part) for part in zip(problems, g, knots, strict=True)]
@@ -147,15 +156,19 @@ def finer(estimates: Sequence[Debiased]) -> list[Debiased]:
             excess = float(values.sum()) - believed
             if excess <= 0 or chance.score(excess) < FEARED[0] - GAINED:
                 break
-        share = chance.share(excess, BELIEVED)
+        share = chance.share(excess, gate or BELIEVED)
         if share > 0:
             current = [_mixed(one, level, share) for one, level in pairs]
-        for gate, own in ends.items():
-            ends[gate] = own + chance.share(float((values - own).sum()), gate) * (values - own)
+        for end, own in ends.items():
+            omega = chance.share(float((values - own).sum()), end)
+            ends[end] = own + omega * (values - own)
+            rungs = zip(mixtures[end], knots, strict=True)
+            mixtures[end] = [each.with_level(places, omega) for each, places in rungs]
     values = np.array([each.mean(each.terms) for each in current])
     below, above = _positive(values - ends[SURE]), _positive(ends[FEARED] - values)
-    each = zip(current, below, above, strict=True)
-    return [replace(one, doubts=(low, high)) for one, low, high in each]
+    doubts = zip(below, above, strict=True)
+    each = zip(current, doubts, zip(*mixtures.values(), strict=True), strict=True)
+    return [replace(one, doubts=doubt, ends=ends) for one, doubt, ends in each]
 
 
 def _positive(parts: FloatArray) -> list[float]:

@@ -135,19 +135,18 @@ def newton_step(
     return step, scores if parameters is None else scores - PRIOR * unit * parameters
 
 
-def curves_at(
-    problem: Problem,
-    g: FloatArray,
-    knots: Knots,
-    points: FloatArray,
-    at_points: FloatArray,
-    n_steps: int,
-) -> FloatArray:
-    """Where Newton steps from a start lead at points ``(m, d)``; it is g at the rows."""
-    parameters = None
+def newton_steps(
+    problem: Problem, g: FloatArray, knots: Knots, n_steps: int
+) -> list[tuple[CurveStep, FloatArray]]:
+    """Newton steps of all rows from a start g ``(n, d)``, each with its scores ``(p,)``."""
+    features = Features(problem.predictions, knots)
+    parameters: FloatArray | None = None
+    steps: list[tuple[CurveStep, FloatArray]] = []
     for _ in range(n_steps):
+        if steps:
+            step, total = steps[-1]
+            g, moved = step.at(problem.predictions, g, total), step.variance @ total
+            parameters = moved if parameters is None else parameters + moved
         step, total = newton_step(problem, Block.split(problem, g, knots), parameters)
-        g, at_points = step.at(problem.predictions, g, total), step.at(points, at_points, total)
-        moved = step.variance @ total
-        parameters = moved if parameters is None else parameters + moved
-    return at_points
+        steps.append((replace(step, features=features, g=g), total))
+    return steps

@@ -113,6 +113,8 @@ class Mixture:
 
     def with_level(self, knots: Knots, share: float) -> Mixture:
         """The mixture of which one more gets a share."""
+        if share <= 0:
+            return self
         rest = 1.0 - share
         levels = tuple((each, rest * own) for each, own in self.levels if rest > 0)
         return Mixture(rest * self.kernels, (*levels, (knots, share)))
@@ -138,6 +140,7 @@ class Debiased:
     mixture : the finer estimates that were mixed in, and their shares
     doubts : by how much the lower and the upper end of an interval are moved, because what finer
         estimates show may be chance or not
+    ends : the mixtures from which these two ends come
     """
 
     problem: Problem
@@ -153,6 +156,7 @@ class Debiased:
     started: Started | None = None
     mixture: Mixture = Mixture()
     doubts: tuple[float, float] = (0.0, 0.0)
+    ends: tuple[Mixture, Mixture] = (Mixture(), Mixture())
 
     @property
     def effective_samples(self) -> float:
