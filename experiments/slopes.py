@@ -110,7 +110,8 @@ def report(rows: list[Row]) -> str:
     words = (
         "Canonical errors with slopes of the start averaged over some centres less those with all: "
         "the largest differences over losses and seeds, in standard errors. The library has "
-        f"{tiles.SOME:,} centres, with which a value moves by at most {most:.4f}; to reach: {TO_REACH}."
+        f"{tiles.SOME:,} centres, with which a value moves by at most {most:.4f}; to reach: "
+        f"{TO_REACH}."
     )
     return f"# Slopes of canonical errors\n\n{words}\n\n{markdown(header, lines)}\n"
 
