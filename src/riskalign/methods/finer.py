@@ -44,11 +44,9 @@ FEWEST_KNOTS = 4
 SAMPLES_PER_PARAMETER = 4
 """Samples per parameter of a level, at least."""
 
-STEPS, GAINED = 2, 0.5
-"""Newton steps to a level that shows something after the first, and by how much the second may
-raise its normal score. A single step errs where the curve is far from the start: it takes a tenth
-to a quarter from the error of `datasets.ties`. A level whose score is lower by `GAINED` than the
-first one that moves an end of the interval has no second step."""
+STEPS = 2
+"""Newton steps to a level that shows anything after the first. A single one errs where the curve
+is far from the start: it takes a tenth to a quarter from the error of `datasets.ties`."""
 
 MOST_PARAMETERS = 1_200
 """Of a level: each costs a column of scores, and all together a matrix that is inverted."""
@@ -151,12 +149,11 @@ def finer(estimates: Sequence[Debiased], gate: tuple[float, float] | None = None
                 found = [level.with_another_step(problem) for problem, level in steps]
             pairs = list(zip(current, found, strict=True))
             values = np.array([one.mean(one.risk - level.refinement) for one, level in pairs])
-            added = sum(one.mean(level.refinement - level.within) for one, level in pairs)
-            chance = Chances(added, sum(each.dimension for each in found), before)
-            excess = float(values.sum()) - believed
-            if excess <= 0 or chance.score(excess) < FEARED[0] - GAINED:
+            if values.sum() <= believed:
                 break
-        share = chance.share(excess, gate or BELIEVED)
+        added = sum(one.mean(level.refinement - level.within) for one, level in pairs)
+        chance = Chances(added, sum(each.dimension for each in found), before)
+        share = chance.share(float(values.sum()) - believed, gate or BELIEVED)
         if share > 0:
             current = [_mixed(one, level, share) for one, level in pairs]
         for end, own in ends.items():
@@ -197,16 +194,12 @@ class Chances:
     dimension: float
     before: float
 
-    def score(self, above: float) -> float:
-        """z, of a level that is above by so much; -inf if it has no additional parameters."""
-        more = self.dimension - self.before
-        if more < 1 or self.added <= 0:
-            return -np.inf
-        return normal_score(above / (self.added / self.dimension), more)
-
     def share(self, above: float, ends: tuple[float, float]) -> float:
         """omega, of a level that is above by so much; from 0 to 1 between two normal scores."""
-        score = self.score(above)
+        more = self.dimension - self.before
+        if more < 1 or self.added <= 0:
+            return 0.0
+        score = normal_score(above / (self.added / self.dimension), more)
         t = min(max((score - ends[0]) / (ends[1] - ends[0]), 0.0), 1.0)
         return t * t * (3 - 2 * t)
 
