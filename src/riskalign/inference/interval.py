@@ -34,8 +34,9 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtri
 
-from riskalign.equations.arrays import FloatArray, row_dot
+from riskalign.equations.arrays import FloatArray
 from riskalign.equations.problem import Problem
+from riskalign.equations.terms import moments, moments_of_gain
 from riskalign.inference.null import (
     ROWS,
     Model,
@@ -146,12 +147,11 @@ def _variance_over_error(estimates: Sequence[Debiased], t: float) -> float:
     """Mean variance of a label's gain over the error, if E[y | f] were f + t (R - f)."""
     variance = error = 0.0
     for each in estimates:
-        f, loss = each.problem.points, each.problem.loss
-        R = f + t * (each.conditional - f)
-        gains = loss(f) - loss(R)
-        mean = row_dot(R, gains)
-        error += each.mean(mean)
-        variance += each.mean(row_dot(R, (gains - mean[:, None]) ** 2))
+        f = each.problem.points
+        of_gain = moments_of_gain(each.problem.loss, f, f + t * (each.conditional - f))
+        mean, spread = map(each.mean, of_gain)
+        error += mean
+        variance += spread
     return variance / error if error > 0 else 0.0
 
 
@@ -180,8 +180,7 @@ def within_range(
 
 def variance_of_gain(estimate: Debiased) -> FloatArray:
     """The variance of the gain of a label drawn from R, ``(n,)``."""
-    R, gains = estimate.conditional, estimate.gains
-    return row_dot(R, (gains - row_dot(R, gains)[:, None]) ** 2)
+    return moments(estimate.conditional, estimate.gains)[1]
 
 
 def mean_variance_of_gain(model: Model, estimates: Sequence[Debiased]) -> float:

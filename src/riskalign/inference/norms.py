@@ -87,13 +87,14 @@ def _errors(
 ) -> FloatArray:
     """The estimates of a world's label sets, less what it knows: ``(3, B)``, as `NormChances`."""
     f = Problem.free(world.problem.predictions)  # (m, d)
-    R, deviation = np.zeros_like(world.labels), np.zeros_like(world.labels)
+    labels = world.sets.problem.columns().reshape(*world.outcomes.shape, -1)  # (m, B, d)
+    R, deviation = np.zeros_like(labels), np.zeros_like(labels)
     for tuning, weight in tunings.items():
         each, variance = world.conditional(tuning)
         R += weight * each
         deviation += weight * np.sqrt(variance)
     u = direction(norm, R - f[:, None], deviation**2)
-    found = np.einsum("n,snb->sb", share, sides(u, world.labels - f[:, None]))
+    found = np.einsum("n,snb->sb", share, sides(u, labels - f[:, None]))
     known = norms_of(norm, Problem.free(world.truth) - f) @ share  # (3,)
     return np.concatenate([found, found.sum(axis=0, keepdims=True)]) - known[:, None]
 

@@ -27,19 +27,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from riskalign.equations.arrays import FloatArray, row_dot
-from riskalign.equations.curves import (
-    CurveForm,
-    CurveStep,
-    Features,
-    Knots,
-    effective_parameters,
-)
+from riskalign.equations.arrays import FloatArray
+from riskalign.equations.curve_fit import CurveStep, curves_at
+from riskalign.equations.curves import CurveForm, Knots
+from riskalign.equations.debiased import Terms
 from riskalign.equations.problem import Problem
-from riskalign.equations.simplex import completed
-from riskalign.equations.starts import PRIOR, SHIFTED
-from riskalign.equations.terms import risk_of
-from riskalign.methods.residuals import Debiased, Started
+from riskalign.equations.starts import SHIFTED
+from riskalign.methods.residuals import Debiased
 
 KNOTS = (12, 24)
 """Knots of curves: 24 can follow some six waves."""
@@ -65,66 +59,11 @@ FEARED, SURE = (1.0, 2.0), (2.5, 3.5)
 lower end, which does not build on what chance may have brought."""
 
 
-@dataclass(frozen=True)
-class LevelEstimate:
-    """The estimate of one problem by a level, row by row.
-
-    Attributes
-    ----------
-    R : (n, K), each row's sample left out
-    left_out : (n,), <y, l(R)>
-    refinement : (n,), the same without the noise of R
-    within : (n,), <y, l(R)> of R with each row's sample
-    dimension : effective number of parameters
-    knots : of the curves
-    """
-
-    R: FloatArray
-    left_out: FloatArray
-    refinement: FloatArray
-    within: FloatArray
-    dimension: float
-    knots: Knots
-
-    @classmethod
-    def of(cls, problem: Problem, g: FloatArray, knots: Knots, n_steps: int) -> LevelEstimate:
-        """The estimate by a fitted start g ``(n, d)`` with curves."""
-        step, total = steps_of(problem, g, knots, n_steps)[-1]
-        residuals = problem.columns() - step.g
-        R, let_in, a = step.left_out_and_let_in(total, residuals, problem.units)
-        left_out, within = (risk_of(problem.loss, problem.labels, each) for each in (R, let_in))
-        refinement = a * left_out + (1 - a) * within
-        return cls(R, left_out, refinement, within, step.dimension, knots)
-
-
-def steps_of(
-    problem: Problem, g: FloatArray, knots: Knots, n_steps: int = STEPS
-) -> list[tuple[CurveStep, FloatArray]]:
-    """Newton steps from a start g ``(n, d)`` to one with curves, with the scores ``(p,)``."""
-    features = Features(problem.predictions, knots)
-    theta: FloatArray = np.zeros(features.n_parameters)
-    steps: list[tuple[CurveStep, FloatArray]] = []
-    for _ in range(n_steps):
-        if steps:
-            step, total = steps[-1]
-            theta = theta + step.variance @ total
-            g = step.at(problem.predictions, g, total)
-        step = CurveStep.of(features, g, problem.weights, problem.mean_weight, second=bool(steps))
-        scores = features.total(problem.weights[:, None] * (problem.columns() - g))
-        steps.append((step, scores - PRIOR * problem.mean_weight * theta))
-    return steps
-
-
 def mixed_at(estimate: Debiased, points: FloatArray, by_kernels: FloatArray) -> FloatArray:
     """R ``(m, K)`` at points, given that of the kernels alone; no row is left out."""
     R = estimate.mixture.kernels * by_kernels
     for knots, share in estimate.mixture.levels:
-        assert estimate.started is not None
-        problem, fit = estimate.started.problem, estimate.started.fit
-        g = fit.at(points)
-        for step, total in steps_of(problem, fit.at(problem.predictions), knots):
-            g = step.at(points, g, total)
-        R += share * completed(g)
+        R += share * curves_at(estimate.problem, estimate.fit, knots, STEPS, points)
     return R
 
 
@@ -181,45 +120,39 @@ def _fits(problem: Problem, knots: Knots) -> bool:
 
 def finer(estimates: Sequence[Debiased]) -> list[Debiased]:
     """The estimates of a model's problems, with levels mixed in as the data ask for them."""
-    known = [each.started for each in estimates if each.started is not None]
-    current = list(estimates)
-    if len(known) < len(current) or not known[0].fit.parameters.size:
+    current, problems = list(estimates), [each.problem for each in estimates]
+    fits = [each.fit for each in estimates]
+    if not len(fits[0].parameters):
         return current
-    problems = [each.problem for each in known]
-    g = [each.fit.at(each.problem.predictions) for each in known]
-    before = sum(_dimension(each) for each in known)
-    ends = {gate: np.array([each.mean(each.terms) for each in current]) for gate in (SURE, FEARED)}
-    for knots in levels(problems, g):
-        believed = sum(each.mean(each.terms) for each in current)
-        for n_steps in (1, STEPS):
-            parts = zip(problems, g, knots, strict=True)
-            found = [LevelEstimate.of(*part, n_steps) for part in parts]
-            pairs = list(zip(current, found, strict=True))
-            values = np.array([one.mean(one.risk - level.refinement) for one, level in pairs])
-            if values.sum() <= believed:
-                break
-        added = sum(one.mean(level.refinement - level.within) for one, level in pairs)
-        chance = Chances(added, sum(each.dimension for each in found), before)
-        share = chance.share(float(values.sum()) - believed, BELIEVED)
-        if share > 0:
-            current = [_mixed(one, level, share) for one, level in pairs]
-        for gate, own in ends.items():
-            ends[gate] = own + chance.share(float((values - own).sum()), gate) * (values - own)
+    g = [fit.at(each.predictions) for fit, each in zip(fits, problems, strict=True)]
+    starts = zip(fits, problems, strict=True)
+    before = sum(fit.dimension(problem.mean_weight) for fit, problem in starts)
     values = np.array([each.mean(each.terms) for each in current])
+    ends = dict.fromkeys((SURE, FEARED), values)
+    for knots in levels(problems, g):
+        steps = list(map(CurveStep.first, problems, g, knots))
+        for n in range(STEPS):
+            steps = list(map(CurveStep.next, steps, problems)) if n else steps
+            found = list(map(CurveStep.terms, steps, problems))
+            level = np.array([one.mean(own.terms) for one, own in zip(current, found, strict=True)])
+            if level.sum() <= values.sum():
+                break
+        added = sum(one.mean(own.optimism) for one, own in zip(current, found, strict=True))
+        chance = Chances(added, sum(step.dimension for step in steps), before)
+        share = chance.share(float(level.sum() - values.sum()), BELIEVED)
+        if share > 0:
+            current = [_mixed(*each, share) for each in zip(current, found, knots, strict=True)]
+            values = np.array([each.mean(each.terms) for each in current])
+        for gate, own in ends.items():
+            ends[gate] = own + chance.share(float((level - own).sum()), gate) * (level - own)
     below, above = _positive(values - ends[SURE]), _positive(ends[FEARED] - values)
-    each = zip(current, below, above, strict=True)
-    return [replace(one, doubts=(low, high)) for one, low, high in each]
+    doubts = zip(current, below, above, strict=True)
+    return [replace(one, doubts=(low, high)) for one, low, high in doubts]
 
 
 def _positive(parts: FloatArray) -> list[float]:
     """The parts of a sum, or zeros if it is not positive."""
     return parts.tolist() if parts.sum() > 0 else [0.0] * len(parts)
-
-
-def _dimension(started: Started) -> float:
-    """The effective number of parameters of a start."""
-    variance: FloatArray = np.linalg.inv(started.fit.information).astype(np.float64, copy=False)
-    return effective_parameters(variance, PRIOR * started.problem.mean_weight)
 
 
 @dataclass(frozen=True)
@@ -254,19 +187,7 @@ def normal_score(excess: float, degrees: float) -> float:
     return (root - (1 - spread)) / spread**0.5
 
 
-def _mixed(one: Debiased, level: LevelEstimate, share: float) -> Debiased:
+def _mixed(one: Debiased, level: Terms, knots: Knots, share: float) -> Debiased:
     """Mix a level into an estimate with the given share."""
-    problem = one.problem
-    loss_f = problem.loss(problem.points)
-    gain = loss_f - problem.loss(level.R)
-    rest = 1.0 - share
-    return replace(
-        one,
-        terms=rest * one.terms + share * (one.risk - level.refinement),
-        reconstructed_risk=rest * one.reconstructed_risk + share * row_dot(level.R, loss_f),
-        plugin=rest * one.plugin + share * row_dot(level.R, gain),
-        variance_removed=rest * one.variance_removed + share * (level.left_out - level.refinement),
-        gains=rest * one.gains + share * gain,
-        conditional=rest * one.conditional + share * level.R,
-        mixture=one.mixture.with_level(level.knots, share),
-    )
+    both = Terms.averaged([one, level], np.array([1.0 - share, share]))
+    return replace(one, **vars(both), mixture=one.mixture.with_level(knots, share))
