@@ -103,7 +103,7 @@ def test_label_sets_are_each_on_its_own(start, n_classes):
     sets = Started.drawn(problem, truth, labels, STARTS[start])
     n_slopes = sets.with_slopes().shape[1] - sets.residuals.size // 30
     averages, s = rng.normal(scale=0.1, size=sets.with_slopes().shape), rng.random(30) / 5
-    together = sets.recalibrated(averages, s)
+    together = sets.smoothed(averages, s)
     d = sets.g.shape[1]
     for b in range(4):
         one = Started.drawn(problem, truth, labels[:, [b]], STARTS[start])
@@ -111,7 +111,7 @@ def test_label_sets_are_each_on_its_own(start, n_classes):
         columns = np.r_[b * d : (b + 1) * d, averages.shape[1] - n_slopes : averages.shape[1]]
         expected = sets.with_slopes()[:, columns]
         np.testing.assert_allclose(one.with_slopes(), expected, rtol=1e-12, atol=1e-15)
-        alone = one.recalibrated(averages[:, columns], s)
+        alone = one.smoothed(averages[:, columns], s)
         np.testing.assert_allclose(alone.R, together.R[b::4], rtol=1e-12, atol=1e-15)
         np.testing.assert_allclose(alone.let_in, together.let_in[b::4], rtol=1e-12, atol=1e-15)
         np.testing.assert_allclose(alone.variance, together.variance[b::4], rtol=1e-12)

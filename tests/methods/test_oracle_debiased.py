@@ -23,7 +23,7 @@ from riskalign.bandwidth.tuning import (
 )
 from riskalign.data.notions import NOTIONS as NOTIONS_BY_NAME
 from riskalign.data.validation import as_sample
-from riskalign.equations.debiased import Started, Terms
+from riskalign.equations.debiased import Started
 from riskalign.equations.kernels import DIRICHLET, KERNELS
 from riskalign.equations.losses import LOSSES as LOSSES_BY_NAME
 from riskalign.equations.starts import STARTS as STARTS_BY_NAME
@@ -260,9 +260,7 @@ def test_averages_over_tunings_whose_evidence_is_given(notion, start):
             for tuning in tunings:
                 (averages,) = smoother.averages({k: started.with_slopes()}, [tuning])
                 squares = smoother.squares([k], tuning)[k]
-                found = started.recalibrated(averages[k], squares)
-                terms = Terms.of(started.problem, found.R, found.let_in)
-                parts.append((terms, found.variance))
+                parts.append(started.terms(averages[k], squares))
             rows = oracle_debiased.debiased(
                 plain_problem,
                 plain,

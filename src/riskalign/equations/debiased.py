@@ -214,7 +214,7 @@ class Started:
             slopes = np.concatenate([slopes, -slopes.sum(axis=1, keepdims=True)], axis=1)
         return averages[:, :n_residuals].reshape(-1, d), slopes
 
-    def recalibrated(self, averages: FloatArray, s: FloatArray) -> Recalibrated:
+    def smoothed(self, averages: FloatArray, s: FloatArray) -> Smoothed:
         """R = g + W e and R', from averages of `with_slopes` and squares ``(n,)``."""
         n, problem = len(self.slopes), self.problem
         n_sets = len(self.g) // n
@@ -224,11 +224,21 @@ class Started:
         s = np.repeat(s, n_sets)
         own = let_in(problem, R, s, moved(times(self.slopes, left), self.pushes))
         of_fit = self.noise.variance_of_fit(self.slopes, left, problem.unit)
-        return Recalibrated(R, own, s, of_fit)
+        return Smoothed(R, own, s, of_fit)
+
+    def terms(self, averages: FloatArray, s: FloatArray) -> tuple[Terms, FloatArray]:
+        """Terms of R by such averages, and the variance of R, ``(n B, d)``."""
+        by_kernel = self.smoothed(averages, s)
+        return Terms.of(self.problem, by_kernel.R, by_kernel.let_in), by_kernel.variance
+
+    def errors(self, averages: FloatArray, s: FloatArray) -> FloatArray:
+        """The terms alone, ``(n B,)``."""
+        by_kernel = self.smoothed(averages, s)
+        return errors(self.problem, by_kernel.R, by_kernel.let_in)
 
 
 @dataclass(frozen=True)
-class Recalibrated:
+class Smoothed:
     """The estimate of E[y | f] by one kernel.
 
     Attributes

@@ -35,7 +35,7 @@ class FitNoise:
     root : of the information, root root' = V^-1, ``(p, p)``
     inverse : inverse' root = 1, ``(p, p)``
     sizes : the inverse of sum w <slopes, slopes> over `unit`, ``(p, p)``
-    unit : the largest entry of that sum
+    unit : the largest entry of that sum; infinite where it counts as 0
     """
 
     root: FloatArray
@@ -49,11 +49,9 @@ class FitNoise:
         values, vectors = np.linalg.eigh(information)  # positive: the prior is in it
         roots = np.sqrt(values)
         # Slopes of predictions near 0 are tiny: their squares may have no inverse that is a number.
-        unit = float(np.abs(size).max(initial=0.0))
-        sizes = np.zeros_like(size)
-        if unit > TINIEST:
-            sizes += np.linalg.pinv(size / unit, rcond=UNSEEN, hermitian=True)
-        return cls(vectors * roots, vectors / roots, sizes, max(unit, TINIEST))
+        largest = float(np.abs(size).max(initial=0.0))
+        unit = largest if largest > TINIEST else np.inf
+        return cls(vectors * roots, vectors / roots, _pseudo_inverse(size / unit), unit)
 
     @property
     def variance(self) -> FloatArray:
@@ -74,3 +72,11 @@ class FitNoise:
         """
         remaining = unit * left @ self.variance  # V - O V O'
         return np.maximum(np.einsum("ndp,ndp->nd", times(slopes, remaining), slopes), 0.0)
+
+
+def _pseudo_inverse(size: FloatArray) -> FloatArray:
+    """The inverse of a symmetric matrix in the directions that are seen."""
+    values, vectors = np.linalg.eigh(size)
+    seen = np.abs(values) > UNSEEN * np.abs(values).max(initial=0.0)
+    found: FloatArray = (vectors[:, seen] / values[seen]) @ vectors[:, seen].T
+    return found

@@ -178,9 +178,10 @@ class FittedStart:
         own = problem.units
         score = own[:, None] * scores(phi, problem.columns() - g)
         if phi.shape[1] == 1:  # one free column: the row's information has rank one
-            moved = phi[:, 0] @ np.linalg.inv(self.information)  # (n, p)
-            leverage = own * (g * (1 - g))[:, 0] * np.einsum("np,np->n", moved, phi[:, 0])
-            shift = (score @ np.linalg.inv(self.information)) / (1 - leverage)[:, None]
+            variance = np.linalg.inv(self.information)
+            leverage = np.einsum("np,np->n", phi[:, 0] @ variance, phi[:, 0])
+            leverage *= own * (g * (1 - g))[:, 0]
+            shift = (score @ variance) / (1 - leverage)[:, None]
         else:
             each = slopes_of(phi, g).transpose(0, 2, 1) @ phi  # (n, p, p)
             rest = self.information - own[:, None, None] * each

@@ -42,7 +42,6 @@ from riskalign.inference.null import (
     Model,
     null_estimates,
     null_sample,
-    one_per_row,
     systematic_rows,
 )
 from riskalign.methods.residuals import Debiased
@@ -194,7 +193,7 @@ def mean_variance_of_gain(model: Model, estimates: Sequence[Debiased]) -> float:
     if len(estimates) == 1:
         return apart
     rows = systematic_rows([model.sample], ROWS)
-    weights = one_per_row(model.sample.take(rows)).weights
+    weights = model.at(rows).weights
     moments, alone = np.zeros((3, len(rows))), np.zeros(len(rows))
     problems = model.notion.problems(model.sample, model.loss)
     for problem, each in zip(problems, estimates, strict=True):

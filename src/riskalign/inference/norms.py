@@ -22,7 +22,7 @@ from riskalign.data.case import Case
 from riskalign.equations.arrays import FloatArray
 from riskalign.equations.norms import direction, norms_of, sides
 from riskalign.equations.problem import Problem
-from riskalign.inference.null import Model, NullWorld, drawn_labels, one_per_row
+from riskalign.inference.null import Model, NullWorld, drawn_labels
 from riskalign.methods.kernel import norm_sides
 from riskalign.methods.method import Outcome
 from riskalign.results import Interval, Side
@@ -68,7 +68,7 @@ def norm_chances(
 ) -> tuple[NormChances, list[NormChances]]:
     """Those of the sum over a model's problems, and those of each problem."""
     rows, truth, labels = drawn_labels([model], seed)
-    weights = one_per_row(model.sample.take(rows)).weights
+    weights = model.at(rows).weights
     share = weights / weights.sum()
     errors = np.stack(
         [

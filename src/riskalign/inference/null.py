@@ -1,13 +1,10 @@
 """The estimate in a world where the start is right: labels drawn from it, again and again.
 
-Labels y^b are drawn from a truth g (the fitted start), b = 1, ..., B. For each set the start would
-be fitted anew, to first order by one Newton step from the truth,
-
-    g^b_i = softmax(log g_i + phi_i sum_(j != i) push^b_j),    push^b_j = I^-1 phi_j' (y^b_j - g_j),
-
-the residuals y^b - g^b are smoothed by the same tunings, and the debiased error of g is computed.
-Its mean over the label sets is the bias of the estimate for a calibrated model, its variance the
-noise of the smoother. All label sets are smoothed together, as columns.
+Labels y^b are drawn from a truth g (the fitted start), b = 1, ..., B. For each set the start is
+fitted anew, to first order by one Newton step from the truth (`riskalign.equations.debiased`), the
+residuals are smoothed by the same tunings, and the debiased error of g is computed. Its mean over
+the label sets is the bias of the estimate for a calibrated model, its variance the noise of the
+smoother. All label sets are smoothed together, as columns.
 """
 
 from __future__ import annotations
@@ -24,7 +21,7 @@ from riskalign.data.sample import Sample
 from riskalign.equations.arrays import FloatArray, IntArray, LabelArray
 from riskalign.equations.curve_fit import CurveStep
 from riskalign.equations.curves import Knots
-from riskalign.equations.debiased import Recalibrated, Started, errors
+from riskalign.equations.debiased import Started
 from riskalign.equations.kernels import Kernel
 from riskalign.equations.losses import KL, ProperLoss
 from riskalign.equations.problem import Problem
@@ -78,13 +75,17 @@ class Model:
         """The problems of all rows."""
         return self.notion.problems(self.sample, self.loss)
 
+    def at(self, rows: IntArray) -> Sample:
+        """The sample at some rows, each standing for one sample."""
+        return one_per_row(self.sample.take(rows))
+
     def truth(self, rows: IntArray) -> FloatArray:
         """What labels are drawn from: the predictions of some rows at their start, ``(m, K)``.
 
         The start is fitted to these rows. Where each problem has one probability of many, the
         temperature of the whole is enough.
         """
-        drawn = one_per_row(self.sample.take(rows))
+        drawn = self.at(rows)
         f = drawn.probabilities
         if f.shape[1] == 2:
             p = np.minimum(f[:, 1], 1.0)
@@ -114,7 +115,7 @@ class Model:
         self, rows: IntArray, truth: FloatArray, labels: IntArray
     ) -> Iterator[tuple[NullWorld, dict[Tuning, float]]]:
         """The null simulation of each problem at some rows, and its tunings with their weights."""
-        drawn = one_per_row(self.sample.take(rows))
+        drawn = self.at(rows)
         problems = self.notion.problems(drawn, self.loss)
         smoother = choose_smoother(problems, self.kernel, self.engine, small=TINY)
         for k, problem in enumerate(problems):
@@ -169,21 +170,20 @@ class NullWorld:
         """The label sets with their starts; predictions are the truth, which is judged."""
         return Started.drawn(self.problem, self.truth, self.outcomes, self.start)
 
-    def recalibrated(self, tuning: Tuning) -> Recalibrated:
-        """R of all label sets by one tuning."""
+    def _averages(self, tuning: Tuning) -> tuple[FloatArray, FloatArray]:
+        """Averages of residuals and slopes by a tuning, and squares."""
         values = {self.number: self.sets.with_slopes()}
-        return self.sets.recalibrated(*self.smoother.with_squares(values, tuning)[self.number])
+        return self.smoother.with_squares(values, tuning)[self.number]
 
     def terms(self, tuning: Tuning) -> FloatArray:
         """Terms of the debiased estimate of each label set, ``(n, B)``."""
-        each = self.recalibrated(tuning)
-        return errors(self.sets.problem, each.R, each.let_in).reshape(self.outcomes.shape)
+        return self.sets.errors(*self._averages(tuning)).reshape(self.outcomes.shape)
 
     def conditional(self, tuning: Tuning) -> tuple[FloatArray, FloatArray]:
         """R of each label set and its variance, ``(n, B, d)`` each."""
-        each = self.recalibrated(tuning)
+        by_kernel = self.sets.smoothed(*self._averages(tuning))
         shape = (*self.outcomes.shape, self.sets.g.shape[1])
-        return each.R[:, -shape[2] :].reshape(shape), each.variance.reshape(shape)
+        return by_kernel.R[:, -shape[2] :].reshape(shape), by_kernel.variance.reshape(shape)
 
     def finer_terms(self, knots: Knots) -> FloatArray:
         """Terms ``(n, B)`` by curves with such knots."""
@@ -234,13 +234,13 @@ def null_sample(
         for each in model.null_terms(rows, truth, labels):
             terms += each
         null += sign * terms
-    return null, one_per_row(models[0].sample.take(rows)).weights
+    return null, models[0].at(rows).weights
 
 
 def null_estimates(model: Model, n_samples: float, seed: int = 0) -> FloatArray:
     """Estimates of each problem from label sets drawn from the model's start, ``(P, B)``."""
     rows, truth, labels = drawn_labels([model], seed)
-    weights = one_per_row(model.sample.take(rows)).weights
+    weights = model.at(rows).weights
     share = weights / weights.sum() * (len(rows) / n_samples)
     return np.stack([share @ terms for terms in model.null_terms(rows, truth, labels)])
 

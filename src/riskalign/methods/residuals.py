@@ -253,9 +253,7 @@ def _estimates(
     for tuning, numbers in wanting.items():
         values = {k: started[k].with_slopes() for k in numbers}
         for k, (averages, squares) in smoother.with_squares(values, tuning).items():
-            by_kernel = started[k].recalibrated(averages, squares)
-            terms = Terms.of(started[k].problem, by_kernel.R, by_kernel.let_in)
-            found[k, tuning] = terms, by_kernel.variance
+            found[k, tuning] = started[k].terms(averages, squares)
     for k, each in enumerate(weighted):
         yield _averaged(started[k], each, [found.pop((k, tuning)) for tuning in each.tunings])
 
