@@ -122,7 +122,7 @@ def plain_terms(problem, truth, labels, start, tuning):
         shift = moved(slopes, pushes @ left.T)
     R = onto_simplex(started, mirrored(q))
     at_truth = replace(drawn, predictions=truth)
-    return errors(at_truth, R, let_in(at_truth, R, s, shift))
+    return errors(at_truth, R, let_in(at_truth, R, s, shift))[0]
 
 
 @pytest.mark.parametrize("weighted", [False, True])

@@ -112,8 +112,8 @@ class CurveStep:
         """Terms of what the labels of a problem lead to."""
         return Terms.of(problem, *self.left_out_and_let_in(problem))
 
-    def errors(self, problem: Problem) -> FloatArray:
-        """Those whose mean is the calibration error alone, ``(n,)``.
+    def errors(self, problem: Problem) -> tuple[FloatArray, FloatArray]:
+        """Those whose mean is the calibration error, ``(n,)``, and their optimism.
 
         The problem may be judged at other points than those of the features.
         """

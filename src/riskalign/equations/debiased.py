@@ -61,14 +61,16 @@ def without_noise(
 
 def errors(
     problem: Problem, R: FloatArray, let_in: FloatArray, share: FloatArray | float = 0.5
-) -> FloatArray:
-    """The terms ``(n,)`` of an estimate R without each row's sample, and R' with it, ``(n, K)``.
+) -> tuple[FloatArray, FloatArray]:
+    """Terms of an estimate R without each row's sample, and R' with it; ``(n, K)`` each.
 
-    For kernels a is 1/2.
+    With them their optimism, what the noise of R would have added to terms of R' alone; ``(n,)``
+    each. For kernels a is 1/2.
     """
     points = (problem.points, R, let_in)
     risk, left_out, within = (risk_of(problem.loss, problem.labels, each) for each in points)
-    return without_noise(risk, left_out, within, share)
+    terms = without_noise(risk, left_out, within, share)
+    return terms, risk - within - terms
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,6 @@ class Terms:
     risk : (n,), <y, l(f)>
     left_out : (n,), <y, l(R)>
     variance_removed : (n,), what the noise of R had taken from the terms
-    optimism : (n,), what the same noise would have added to terms of R'
     reconstructed_risk : (n,), <R, l(f)>
     plugin : (n,), <R, l(f) - l(R)>
     gains : l(f) - l(R), ``(n, K)``
@@ -92,7 +93,6 @@ class Terms:
     risk: FloatArray
     left_out: FloatArray
     variance_removed: FloatArray
-    optimism: FloatArray
     reconstructed_risk: FloatArray
     plugin: FloatArray
     gains: FloatArray
@@ -113,7 +113,6 @@ class Terms:
             risk=risk,
             left_out=left_out,
             variance_removed=terms - (risk - left_out),
-            optimism=(risk - within) - terms,
             reconstructed_risk=row_dot(R, loss_f),
             plugin=row_dot(R, gains),
             gains=gains,
@@ -234,7 +233,7 @@ class Started:
     def errors(self, averages: FloatArray, s: FloatArray) -> FloatArray:
         """The terms alone, ``(n B,)``."""
         by_kernel = self.smoothed(averages, s)
-        return errors(self.problem, by_kernel.R, by_kernel.let_in)
+        return errors(self.problem, by_kernel.R, by_kernel.let_in)[0]
 
 
 @dataclass(frozen=True)

@@ -190,7 +190,7 @@ class NullWorld:
         step = CurveStep.first(self.problem, Problem.free(self.truth), knots)
         judged = replace(self.problem, predictions=self.truth)
         drawn = (replace(judged, labels=labels) for labels in self.outcomes.T)
-        return np.stack([step.errors(each) for each in drawn], axis=1)
+        return np.stack([step.errors(each)[0] for each in drawn], axis=1)
 
 
 def draw_labels(g: FloatArray, n_draws: int, generator: np.random.Generator) -> IntArray:

@@ -133,15 +133,15 @@ def finer(estimates: Sequence[Debiased]) -> list[Debiased]:
         steps = list(map(CurveStep.first, problems, g, knots))
         for n in range(STEPS):
             steps = list(map(CurveStep.next, steps, problems)) if n else steps
-            found = list(map(CurveStep.terms, steps, problems))
-            level = np.array([one.mean(own.terms) for one, own in zip(current, found, strict=True)])
+            terms, optimism = zip(*map(CurveStep.errors, steps, problems), strict=True)
+            level = np.array(list(map(Debiased.mean, current, terms)))
             if level.sum() <= values.sum():
                 break
-        added = sum(one.mean(own.optimism) for one, own in zip(current, found, strict=True))
+        added = sum(map(Debiased.mean, current, optimism))
         chance = Chances(added, sum(step.dimension for step in steps), before)
         share = chance.share(float(level.sum() - values.sum()), BELIEVED)
         if share > 0:
-            current = [_mixed(*each, share) for each in zip(current, found, knots, strict=True)]
+            current = [_mixed(*each, share) for each in zip(current, steps, strict=True)]
             values = np.array([each.mean(each.terms) for each in current])
         for gate, own in ends.items():
             ends[gate] = own + chance.share(float((level - own).sum()), gate) * (level - own)
@@ -187,7 +187,7 @@ def normal_score(excess: float, degrees: float) -> float:
     return (root - (1 - spread)) / spread**0.5
 
 
-def _mixed(one: Debiased, level: Terms, knots: Knots, share: float) -> Debiased:
+def _mixed(one: Debiased, step: CurveStep, share: float) -> Debiased:
     """Mix a level into an estimate with the given share."""
-    both = Terms.averaged([one, level], np.array([1.0 - share, share]))
-    return replace(one, **vars(both), mixture=one.mixture.with_level(knots, share))
+    both = Terms.averaged([one, step.terms(one.problem)], np.array([1.0 - share, share]))
+    return replace(one, **vars(both), mixture=one.mixture.with_level(step.features.knots, share))
