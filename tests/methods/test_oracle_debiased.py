@@ -260,7 +260,7 @@ def test_averages_over_tunings_whose_evidence_is_given(notion, start):
             for tuning in tunings:
                 (averages,) = smoother.averages({k: started.with_slopes()}, [tuning])
                 squares = smoother.squares([k], tuning)[k]
-                parts.append(started.terms(averages[k], squares))
+                parts.append(started.smoothed(averages[k], squares))
             rows = oracle_debiased.debiased(
                 plain_problem,
                 plain,

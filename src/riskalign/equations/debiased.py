@@ -225,9 +225,8 @@ class Started:
         of_fit = self.noise.variance_of_fit(self.slopes, left, problem.unit)
         return Smoothed(R, own, s, of_fit)
 
-    def terms(self, averages: FloatArray, s: FloatArray) -> tuple[Terms, FloatArray]:
-        """Terms of R by such averages, and the variance of R, ``(n B, d)``."""
-        by_kernel = self.smoothed(averages, s)
+    def terms(self, by_kernel: Smoothed) -> tuple[Terms, FloatArray]:
+        """Terms of the estimate by a kernel, and the variance of R, ``(n B, d)``."""
         return Terms.of(self.problem, by_kernel.R, by_kernel.let_in), by_kernel.variance
 
     def errors(self, averages: FloatArray, s: FloatArray) -> FloatArray:

@@ -15,7 +15,7 @@ from riskalign.bandwidth.tuning import MOST, MOST_JOINT, WeightedTunings, candid
 from riskalign.data.limits import FEWER_PAIRS, NO_PAIRS, announce_pairs
 from riskalign.equations.arrays import FloatArray, IntArray, LabelArray
 from riskalign.equations.curves import Knots
-from riskalign.equations.debiased import Started, Terms, left_out_risk
+from riskalign.equations.debiased import Smoothed, Started, Terms, left_out_risk
 from riskalign.equations.kernels import Kernel
 from riskalign.equations.losses import ProperLoss
 from riskalign.equations.problem import Problem
@@ -249,21 +249,19 @@ def _estimates(
     for k, each in enumerate(weighted):
         for tuning in each.tunings:
             wanting.setdefault(tuning, []).append(k)
-    found: dict[tuple[int, Tuning], tuple[Terms, FloatArray]] = {}
+    found: dict[tuple[int, Tuning], Smoothed] = {}
     for tuning, numbers in wanting.items():
         values = {k: started[k].with_slopes() for k in numbers}
         for k, (averages, squares) in smoother.with_squares(values, tuning).items():
-            found[k, tuning] = started[k].terms(averages, squares)
+            found[k, tuning] = started[k].smoothed(averages, squares)
     for k, each in enumerate(weighted):
         yield _averaged(started[k], each, [found.pop((k, tuning)) for tuning in each.tunings])
 
 
-def _averaged(
-    started: Started, weighted: WeightedTunings, parts: Sequence[tuple[Terms, FloatArray]]
-) -> Debiased:
+def _averaged(started: Started, weighted: WeightedTunings, parts: Sequence[Smoothed]) -> Debiased:
     """Terms and variances of all tunings, averaged by the weights that each row gives them."""
     assert started.fit is not None
-    each, variances = zip(*parts, strict=True)
+    each, variances = zip(*map(started.terms, parts), strict=True)
     own_losses = started.problem.units * np.stack([terms.left_out for terms in each])  # (C, n)
     weights = weighted.own_weights(own_losses)
     # The averages vary together: their standard deviations are averaged.
