@@ -72,8 +72,7 @@ class Chance:
     @classmethod
     def of(cls, model: Model, estimates: Sequence[Debiased], n_samples: float, seed: int) -> Chance:
         """The variance model of the sum of the estimates of a model's problems."""
-        gains = mean_variance_of_gain(model, estimates)
-        return cls._of(estimates, gains, null_estimates(model, n_samples, seed).sum(axis=0))
+        return cls._of(model, estimates, null_estimates(model, n_samples, seed).sum(axis=0))
 
     @classmethod
     def of_all(
@@ -81,13 +80,14 @@ class Chance:
     ) -> tuple[Chance, list[Chance]]:
         """The variance models of the sum of a model's estimates, and of each of them."""
         null = null_estimates(model, n_samples, seed)  # (P, B)
-        total = cls._of(estimates, mean_variance_of_gain(model, estimates), null.sum(axis=0))
         pairs = zip(estimates, null, strict=True)
-        return total, [cls._of([one], one.mean(variance_of_gain(one)), own) for one, own in pairs]
+        own = [cls._of(model, [one], drawn) for one, drawn in pairs]
+        return cls._of(model, estimates, null.sum(axis=0)), own
 
     @classmethod
-    def _of(cls, estimates: Sequence[Debiased], gains: float, null: FloatArray) -> Chance:
-        """From the mean variance of a label's gain, and estimates ``(B,)`` of the null world."""
+    def _of(cls, model: Model, estimates: Sequence[Debiased], null: FloatArray) -> Chance:
+        """The variance model of a sum, from estimates ``(B,)`` of the null world."""
+        gains = mean_variance_of_gain(model, estimates)
         plugin = sum(each.mean(each.plugin) for each in estimates)
         removed = sum(each.mean(each.variance_removed) for each in estimates)
         rate = gains / estimates[0].effective_samples / plugin if plugin > 0 else 0.0
@@ -194,14 +194,13 @@ def mean_variance_of_gain(model: Model, estimates: Sequence[Debiased]) -> float:
         return apart
     rows = systematic_rows([model.sample], ROWS)
     weights = model.at(rows).weights
-    moments, alone = np.zeros((3, len(rows))), np.zeros(len(rows))
-    problems = model.notion.problems(model.sample, model.loss)
-    for problem, each in zip(problems, estimates, strict=True):
+    sums, alone = np.zeros((3, len(rows))), np.zeros(len(rows))
+    for problem, each in zip(model.problems, estimates, strict=True):
         R, gain = each.at_rows(problem, rows, model.kernel)
         R, gain = R[:, 1], gain[:, 1] - gain[:, 0]  # outcome 0 is counted by the other classes
-        moments += np.array([R, R * gain, R * gain**2])
+        sums += np.array([R, R * gain, R * gain**2])
         alone += R * (1 - R) * gain**2
-    mass, first, second = moments
+    mass, first, second = sums
     mass = np.maximum(mass, 1.0)  # what the classes leave of 1 gains nothing
     together = np.maximum(second / mass - (first / mass) ** 2, 0.0)
     seen = float(weights @ alone)
