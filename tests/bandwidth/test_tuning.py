@@ -23,12 +23,13 @@ from riskalign.bandwidth.tuning import (
     likelihood_scale,
     pooled,
 )
+from riskalign.equations.debiased import Started
 from riskalign.equations.kernels import DIRICHLET
 from riskalign.equations.losses import KL, L2, RANKED, ProperLoss
 from riskalign.equations.problem import Problem
 from riskalign.equations.simplex import mirrored, onto_simplex
 from riskalign.equations.starts import STARTS
-from riskalign.methods.residuals import SEARCH_ROWS, Started, _search_rows, weigh
+from riskalign.methods.residuals import SEARCH_ROWS, _search_rows, weigh
 from riskalign.smoothing import Tuning, choose_smoother
 
 TUNINGS = [Tuning(0.01), Tuning(0.1), Tuning(0.01, 0.5), Tuning(0.1, 0.5)]

@@ -9,7 +9,6 @@ from scipy.special import expit
 
 import riskalign as ra
 from riskalign.equations import starts
-from riskalign.equations.debiased import FitNoise
 from riskalign.equations.losses import LOSSES
 from riskalign.equations.problem import Problem
 from riskalign.equations.simplex import on_simplex
@@ -24,7 +23,6 @@ from riskalign.equations.starts import (
     information,
     prior_mean,
     prior_precision,
-    products,
     scores,
     slopes_of,
 )
@@ -168,33 +166,6 @@ def test_features_of_the_temperature_are_the_first_of_the_logistic(single):
     problem = problem_of(20, single=single)
     first = Logistic().features(problem.predictions)[:, :, :1]
     np.testing.assert_array_equal(Temperature().features(problem.predictions), first)
-
-
-def noise_of(fisher, weights, slopes, smoothed):
-    seen = products(weights, slopes, smoothed)
-    size = products(weights, slopes, slopes)
-    noise = FitNoise.of(fisher, size, seen)
-    several = FitNoise.of(*(np.stack([a, 2 * a]) for a in (fisher, size, seen)))
-    np.testing.assert_allclose(several[0].left, noise.left, atol=1e-12)
-    return noise
-
-
-def test_what_is_left_of_the_noise_of_a_fit():
-    problem = problem_of(single=True)
-    phi = Logistic().features(problem.predictions)
-    slopes = slopes_of(phi, FittedStart.of(problem, Logistic()).without_each(problem))
-    one = slopes[:, :, :1]
-    weights = np.random.default_rng(0).uniform(0.5, 2, len(slopes))
-    left = noise_of(np.array([[7.0]]), weights, one, 0.6 * one).left
-    np.testing.assert_allclose(left, [[1 - 0.6**2]], atol=1e-12)
-    fisher = products(problem.weights, slopes, phi)
-    for share in (0.0, 0.5, 1.0):  # of both parameters alike
-        left = noise_of(fisher, weights, slopes, share * slopes).left
-        np.testing.assert_allclose(left, (1 - share**2) * np.eye(2), atol=1e-9)
-    overlap = np.array([[0.5, 0.1], [-0.2, 0.3]])
-    noise = noise_of(fisher, weights, slopes, slopes @ overlap)
-    V = np.linalg.inv(fisher)
-    np.testing.assert_allclose(noise.left @ V, V - overlap @ V @ overlap.T, atol=1e-9)
 
 
 @pytest.mark.parametrize("positives", [0, 1, 50])

@@ -1,5 +1,7 @@
 """Intervals: seeded, with stated error rates."""
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 from scipy.optimize import brentq
@@ -11,10 +13,11 @@ from riskalign.bandwidth.tuning import WeightedTunings
 from riskalign.data.notions import NOTIONS
 from riskalign.data.sample import Sample
 from riskalign.data.validation import as_sample
+from riskalign.equations.debiased import Terms
 from riskalign.equations.kernels import DIRICHLET
 from riskalign.equations.losses import KL, LOSSES
 from riskalign.equations.problem import Problem
-from riskalign.equations.starts import STARTS
+from riskalign.equations.starts import STARTS, FittedStart
 from riskalign.inference import interval
 from riskalign.inference.interval import Chance, bend_of, mean_variance_of_gain, paired_error
 from riskalign.inference.null import Model, null_estimates, null_sample
@@ -134,13 +137,21 @@ def test_lower_ends_allow_for_estimates_that_are_too_large_on_average():
     assert Chance(1e-6, 2e-3, bias=-0.004).interval(0.02, 0.95) == plain.interval(0.02, 0.95)
 
 
+def estimate_of(problem, **known):
+    """An estimate of which some arrays are known; the others are 0."""
+    nothing = np.zeros(len(problem.labels))
+    terms = {field.name: nothing for field in fields(Terms)} | known
+    fit = FittedStart(STARTS["identity"], np.empty(0), np.empty((0, 0)))
+    given = WeightedTunings.given(Tuning(0.1))
+    return Debiased(**terms, problem=problem, variance=nothing, tunings=given, fit=fit)
+
+
 def test_lower_ends_use_the_variance_of_smaller_errors():
     """Of predictions twice as large as E[y | f], gains vary in proportion to R_t, about."""
     p = np.linspace(0.001, 0.004, 40)
     problem = Problem("p", p, np.zeros(40, int), np.ones(40), LOSSES["l2"].binary)
     R = np.stack([1 - p / 2, p / 2], axis=1)
-    nothing, given = np.zeros(40), WeightedTunings.given(Tuning(0.1))
-    one = Debiased(problem, *[nothing] * 5, R, R, variance=nothing, tunings=given)
+    one = estimate_of(problem, gains=R, conditional=R)
     # c(t) = 4 mean(R_t (1 - R_t) (R - f)^2) / mean((R - f)^2)
     c = [np.sum(r * (1 - r) * p**2) for r in (p - p / 4, p - p / 2)]
     assert bend_of([one]) == pytest.approx(2 * (1 - c[0] / c[1]))
@@ -217,11 +228,9 @@ def test_the_variance_of_gains_is_that_of_drawn_labels(notion):
     problems = NOTIONS[notion].problems(sample, KL)
     given = WeightedTunings.given(Tuning(0.1))
     model = Model(sample, NOTIONS[notion], KL, DIRICHLET, "exact", STARTS["logistic"], [given])
-    nothing = np.empty(1)
 
     def estimate(problem, conditional, gain):
-        both = {"gains": np.array([gain]), "conditional": np.array([conditional])}
-        return Debiased(problem, *[nothing] * 5, **both, variance=nothing, tunings=given)
+        return estimate_of(problem, gains=np.array([gain]), conditional=np.array([conditional]))
 
     if notion == "classwise":  # class k adds its own gain where it is drawn, 0 elsewhere
         estimates = [

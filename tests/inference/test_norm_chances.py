@@ -9,6 +9,7 @@ import riskalign as ra
 from riskalign.bandwidth.tuning import WeightedTunings
 from riskalign.data.notions import NOTIONS
 from riskalign.data.validation import as_sample
+from riskalign.equations.curve_fit import CurveStep, curves_at
 from riskalign.equations.curves import CurveForm, Knots
 from riskalign.equations.kernels import DIRICHLET
 from riskalign.equations.losses import L2
@@ -24,7 +25,6 @@ from riskalign.inference.norms import (
 )
 from riskalign.inference.null import Model, drawn_labels
 from riskalign.methods.finer import STEPS
-from riskalign.methods.level import newton_steps
 from riskalign.methods.norms import norm_sides
 from riskalign.methods.residuals import Mixture, debiased
 from riskalign.results import Interval
@@ -88,11 +88,9 @@ def test_worlds_have_the_curves_of_the_estimate(notion):
             drawn = model.notion.problems(replace(sample, labels=labels[:, b]), L2)
             for problem, own in zip(drawn, knots, strict=True):
                 f = Problem.free(problem.predictions)
-                ((step, scores),) = newton_steps(problem, f, own, 1)
-                residuals = problem.columns() - f
-                R = step.without_own(scores, residuals, problem.units)
-                u = direction(norm, R - f, variance_of_curve(step, 1.0))
-                total += float(np.mean(np.sum(u * residuals, axis=1)))
+                step = CurveStep.first(problem, f, own)
+                u = direction(norm, step.without_own(problem) - f, variance_of_curve(step, 1.0))
+                total += float(np.mean(np.sum(u * (problem.columns() - f), axis=1)))
         assert by_curves == pytest.approx(total / labels.shape[1], rel=1e-9)
 
 
@@ -118,10 +116,7 @@ def test_labels_are_drawn_from_the_curves_where_these_have_a_share(notion, share
     for k, each in enumerate(mixed):
         points = each.problem.predictions[rows]
         g = Problem.free(model.notion.truth(start, f, k))
-        problem, fit = each.started.problem, each.started.fit
-        curve = fit.at(points)
-        for step, total in newton_steps(problem, fit.at(problem.predictions), knots[k], STEPS):
-            curve = step.at(points, curve, total)
+        curve = curves_at(each.problem, each.fit, knots[k], STEPS, points)[:, -g.shape[1] :]
         columns.append((1 - share) * g + share * curve)
     wanted = np.concatenate(columns, axis=1)
     if notion == "classwise":

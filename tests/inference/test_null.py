@@ -10,7 +10,8 @@ from riskalign.bandwidth.tuning import WeightedTunings
 from riskalign.data.notions import NOTIONS
 from riskalign.data.sample import Sample
 from riskalign.data.validation import as_sample
-from riskalign.equations.debiased import FitNoise, second_order
+from riskalign.equations.debiased import errors, let_in
+from riskalign.equations.fit_noise import FitNoise
 from riskalign.equations.kernels import DIRICHLET
 from riskalign.equations.losses import KL, L2
 from riskalign.equations.problem import Problem
@@ -96,7 +97,7 @@ def plain_terms(problem, truth, labels, start, tuning):
     phi = start.features(problem.predictions)
     n, d, p = phi.shape
     smoother = DenseSmoother([problem], DIRICHLET)
-    shift = None
+    shift = np.zeros((n, d))
     if p:
         fisher = information(phi, g, problem.weights) + prior_precision(problem.mean_weight, p)
         slopes = slopes_of(phi, g)
@@ -116,13 +117,12 @@ def plain_terms(problem, truth, labels, start, tuning):
     if p:
         averages = smoothed[:, : d * p].reshape(n, d, p)
         size, seen = (products(problem.weights, slopes, each) for each in (slopes, averages))
-        noise = FitNoise.of(fisher, size, seen)
+        left = FitNoise.of(fisher, size).left(seen)
         q = q + moved(averages, pushes)
-        shift = noise.own_shift(slopes, pushes)
+        shift = moved(slopes, pushes @ left.T)
     R = onto_simplex(started, mirrored(q))
     at_truth = replace(drawn, predictions=truth)
-    _, refinement = second_order(at_truth, R, s, shift)
-    return risk_of(problem.loss, labels, at_truth.points) - refinement
+    return errors(at_truth, R, let_in(at_truth, R, s, shift))[0]
 
 
 @pytest.mark.parametrize("weighted", [False, True])

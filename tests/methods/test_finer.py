@@ -13,14 +13,14 @@ import riskalign as ra
 from riskalign.data.notions import NOTIONS
 from riskalign.data.validation import as_sample
 from riskalign.equations import curves
-from riskalign.equations.curves import CurveForm, CurveStep, Features, Knots
+from riskalign.equations.curve_fit import CurveStep
+from riskalign.equations.curves import CurveForm, Knots
 from riskalign.equations.kernels import DIRICHLET
 from riskalign.equations.losses import LOSSES
 from riskalign.equations.problem import Problem
 from riskalign.equations.starts import STARTS, FittedStart
 from riskalign.methods import finer as module
-from riskalign.methods import level
-from riskalign.methods.finer import STEPS, LevelEstimate, finer, levels, normal_score
+from riskalign.methods.finer import STEPS, finer, levels, normal_score
 from riskalign.methods.residuals import debiased
 from riskalign.smoothing import Tuning, condensed
 
@@ -43,7 +43,15 @@ def problems_of(case, notion, loss):
 
 def level_of(problem, form, n_steps=STEPS):
     g = FittedStart.of(problem, STARTS["logistic"]).at(problem.predictions)
-    return LevelEstimate.of(problem, g, Knots.of(problem, g, form), n_steps)
+    return terms_of(problem, g, Knots.of(problem, g, form), n_steps)
+
+
+def terms_of(problem, g, knots, n_steps):
+    """The last step of so many, and its terms."""
+    step = CurveStep.first(problem, g, knots)
+    for _ in range(n_steps - 1):
+        step = step.next(problem)
+    return step, step.terms(problem)
 
 
 def forms_of(problems):
@@ -78,28 +86,16 @@ def test_a_level_is_that_of_plain_loops(name, form, n_steps):
             for problem, plain in zip(
                 problems_of(case, notion, loss), oracle.problems(notion, f, y), strict=True
             ):
-                got = level_of(problem, CurveForm(*form), n_steps)
+                step, got = level_of(problem, CurveForm(*form), n_steps)
                 known = plain, weights, oracle.loss_of(loss, notion), "logistic", form, single
                 terms, removed, added, R, dimension = oracle_finer.level(*known, n_steps)
-                risk = np.array(terms) + got.refinement
-                np.testing.assert_allclose(got.left_out - got.refinement, removed, **CLOSE)
-                np.testing.assert_allclose(got.refinement - got.within, added, **CLOSE)
-                np.testing.assert_allclose(got.R, R, **CLOSE)
-                np.testing.assert_allclose(got.dimension, dimension, rtol=1e-9)
-                shown = problem.loss(problem.points)[np.arange(len(risk)), problem.labels]
-                np.testing.assert_allclose(risk, shown, **CLOSE)
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_blocks_of_rows_make_the_same_level(form, monkeypatch):
-    case = CASES["four classes, weights"]
-    (problem,) = problems_of(case, "canonical", "kl")
-    whole = level_of(problem, CurveForm(*form))
-    monkeypatch.setattr(level, "BLOCK", 7)
-    blocks = level_of(problem, CurveForm(*form))
-    for name in ("R", "left_out", "refinement", "within", "parameters"):
-        np.testing.assert_allclose(getattr(blocks, name), getattr(whole, name), **CLOSE)
-    assert blocks.dimension == pytest.approx(whole.dimension, rel=1e-12)
+                np.testing.assert_allclose(got.terms, terms, **CLOSE)
+                np.testing.assert_allclose(got.variance_removed, removed, **CLOSE)
+                np.testing.assert_allclose(step.errors(problem)[1], added, **CLOSE)
+                np.testing.assert_allclose(got.conditional, R, **CLOSE)
+                np.testing.assert_allclose(step.dimension, dimension, rtol=1e-9)
+                risk = problem.loss(problem.points)[np.arange(len(terms)), problem.labels]
+                np.testing.assert_allclose(got.risk, risk, **CLOSE)
 
 
 @pytest.mark.parametrize("scale", [1.0, 30.0])
@@ -108,13 +104,11 @@ def test_label_sets_that_share_a_step_have_the_effects_of_one(form, scale):
     """Also where residuals are so large that parameters are moved as far as they may be."""
     (problem,) = problems_of(CASES["three classes"], "canonical", "l2")
     g = FittedStart.of(problem, STARTS["logistic"]).at(problem.predictions)
-    features = Features(problem.predictions, Knots.of(problem, g, CurveForm(*form)))
-    residuals = scale * (problem.columns() - g)
-    total = features.total(residuals)
+    knots = Knots.of(problem, g, CurveForm(*form))
+    units = scale * problem.units  # of one sample each: they decide how far parameters move
+    heavy = replace(problem, sample_weights=units)
     alone, shared = (
-        CurveStep.of(features, g, problem.weights, 1.0, shared=many).left_out_and_let_in(
-            total, residuals, problem.units
-        )
+        CurveStep.first(heavy, g, knots, shared=many).left_out_and_let_in(heavy)
         for many in (False, True)
     )
     for one, other in zip(alone, shared, strict=True):
@@ -234,10 +228,11 @@ def test_the_error_of_a_calibrated_model_is_0_on_average(loss, n_steps):
     knots = Knots(CurveForm(24, per_class=True, every=True), [np.unique(p)])
     for _ in range(300):
         drawn = replace(problem, labels=(rng.random(len(p)) < p) * 1)
-        level = LevelEstimate.of(drawn, p[:, None], knots, n_steps)
-        risk = drawn.loss(drawn.points)[np.arange(len(p)), drawn.labels]
-        found.append(np.mean(risk - level.refinement))
-        added.append(np.mean(level.refinement - level.within))
+        step, level = terms_of(drawn, p[:, None], knots, n_steps)
+        terms, optimism = step.errors(drawn)
+        np.testing.assert_array_equal(terms, level.terms)
+        found.append(np.mean(terms))
+        added.append(np.mean(optimism))
     # The mean of left out and let in, with equal weights, would err by 0.17 of what noise adds.
     assert abs(np.mean(found)) < 0.05 * np.mean(added)
     assert np.std(found) / len(found) ** 0.5 < 0.015 * np.mean(added)

@@ -15,6 +15,7 @@ import riskalign as ra
 from riskalign.data.notions import NOTIONS
 from riskalign.data.validation import as_sample
 from riskalign.equations import curves
+from riskalign.equations.curve_fit import CurveStep
 from riskalign.equations.curves import CurveForm, Knots
 from riskalign.equations.kernels import DIRICHLET
 from riskalign.equations.losses import L2
@@ -22,9 +23,8 @@ from riskalign.equations.norms import direction, variance_of_curve
 from riskalign.equations.problem import Problem
 from riskalign.equations.starts import STARTS, FittedStart
 from riskalign.methods.finer import STEPS
-from riskalign.methods.level import newton_steps
 from riskalign.methods.norms import doubts_of, norm_estimates, norm_sides, sides_of_level
-from riskalign.methods.residuals import Mixture, Started, debiased
+from riskalign.methods.residuals import Mixture, debiased
 from riskalign.smoothing import Tuning
 
 CLOSE = {"rtol": 1e-8, "atol": 1e-11}
@@ -102,10 +102,9 @@ def test_norms_of_finer_curves_are_those_of_plain_loops(name, n_steps, monkeypat
             start = FittedStart.of(problem, STARTS["logistic"])
             g = start.at(problem.predictions)
             knots = Knots.of(problem, g, CurveForm(*form))
-            steps = newton_steps(problem, g, knots, n_steps)
-            step, total = steps[-1]
-            R = step.without_own(total, problem.columns() - step.g, problem.units)
-            v = variance_of_curve(steps[0][0], problem.unit)
+            first = CurveStep.first(problem, g, knots)
+            last = first if n_steps == 1 else first.next(problem)
+            R, v = last.without_own(problem), variance_of_curve(first, problem.unit)
             known = plain, weights, "logistic", form, single
             counted = slice(1, 2) if single else slice(None)
             own = np.array(oracle_norms.curve_without_own(*known, n_steps))[:, counted]
@@ -113,7 +112,7 @@ def test_norms_of_finer_curves_are_those_of_plain_loops(name, n_steps, monkeypat
             own = np.array(oracle_norms.curve_variances(*known))[:, counted]
             np.testing.assert_allclose(v, own, **CLOSE)
             if n_steps == STEPS:
-                each = replace(known_estimate(problem), started=Started(problem, start, g))
+                each = replace(known_estimate(problem), fit=start)
                 for norm in ("l1",) if single else ("l1", "euclidean"):
                     got = sides_of_level(each, knots, norm)
                     own = oracle_norms.curve_sides(norm, *known, n_steps)
@@ -166,10 +165,9 @@ def test_a_curve_adds_nothing_to_the_norm_of_a_calibrated_model(n_steps):
     knots = Knots(CurveForm(24, per_class=True, every=True), [np.unique(p)])
     for _ in range(300):
         problem = Problem("p", p, (rng.random(len(p)) < p) * 1, np.ones(len(p)), L2.binary)
-        steps = newton_steps(problem, f, knots, n_steps)
-        step, total = steps[-1]
-        R = step.without_own(total, problem.columns() - step.g, problem.units)
-        v = variance_of_curve(steps[0][0], problem.unit)
+        first = CurveStep.first(problem, f, knots)
+        last = first if n_steps == 1 else first.next(problem)
+        R, v = last.without_own(problem), variance_of_curve(first, problem.unit)
         u = direction("l1", R - f, v)
         found.append(np.mean(u * (problem.columns() - f)))
         errors.append(np.mean((R - f) ** 2) / np.mean(v))

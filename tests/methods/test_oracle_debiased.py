@@ -23,10 +23,11 @@ from riskalign.bandwidth.tuning import (
 )
 from riskalign.data.notions import NOTIONS as NOTIONS_BY_NAME
 from riskalign.data.validation import as_sample
+from riskalign.equations.debiased import Started
 from riskalign.equations.kernels import DIRICHLET, KERNELS
 from riskalign.equations.losses import LOSSES as LOSSES_BY_NAME
 from riskalign.equations.starts import STARTS as STARTS_BY_NAME
-from riskalign.methods.residuals import Started, _averaged, debiased, fit_noises, terms_of
+from riskalign.methods.residuals import _averaged, debiased
 from riskalign.smoothing import Tuning, choose_smoother
 
 LOSSES = ("l2", "kl", "ranked")
@@ -258,9 +259,8 @@ def test_averages_over_tunings_whose_evidence_is_given(notion, start):
             parts = []
             for tuning in tunings:
                 (averages,) = smoother.averages({k: started.with_slopes()}, [tuning])
-                (noise,) = fit_noises([(started, averages[k])])
                 squares = smoother.squares([k], tuning)[k]
-                parts.append(terms_of(started, averages[k], squares, noise))
+                parts.append(started.smoothed(averages[k], squares))
             rows = oracle_debiased.debiased(
                 plain_problem,
                 plain,
@@ -272,7 +272,7 @@ def test_averages_over_tunings_whose_evidence_is_given(notion, start):
                 scale,
                 OWN_SHARE,
             )
-            check_rows(_averaged(problems[k], weighted, parts), rows)
+            check_rows(_averaged(started, weighted, parts), rows)
 
 
 def check_default(case, notion, loss, start, kernel, candidates):

@@ -7,12 +7,13 @@ import pytest
 from scipy.special import expit
 
 from riskalign.bandwidth.tuning import WeightedTunings
+from riskalign.equations.debiased import Started
 from riskalign.equations.kernels import DIRICHLET, KERNELS, RBF
 from riskalign.equations.losses import KL, L2
 from riskalign.equations.problem import Problem
 from riskalign.equations.simplex import log_odds
 from riskalign.equations.starts import STARTS, FittedStart
-from riskalign.methods.residuals import Started, _estimates, debiased
+from riskalign.methods.residuals import _estimates, debiased
 from riskalign.smoothing import Tuning, condensed, read_at
 from riskalign.smoothing.grid import GridSmoother, quadrature
 from riskalign.smoothing.kernel_sums import nodes_of

@@ -42,10 +42,11 @@ import numpy as np
 from scipy.special import softmax
 
 from riskalign.bandwidth.result import Curve
-from riskalign.equations.arrays import FloatArray, row_dot
+from riskalign.equations.arrays import FloatArray
 from riskalign.equations.kernels import Kernel
 from riskalign.equations.problem import Problem
 from riskalign.equations.simplex import FLATTENINGS, completed, tempered
+from riskalign.equations.terms import moments_of_gain
 from riskalign.smoothing import Tuning
 
 OWN_SHARE = 0.75
@@ -88,9 +89,7 @@ def likelihood_scale(problem: Problem, g: FloatArray) -> float:
     log-likelihood V = 2 D, so lambda is 2 D / V, times `TEMPERING`.
     """
     truth = completed(g)
-    excess = problem.loss(tempered(truth, BENT)) - problem.loss(truth)  # (n, K)
-    mean = row_dot(truth, excess)
-    variance = row_dot(truth, (excess - mean[:, None]) ** 2)
+    mean, variance = moments_of_gain(problem.loss, tempered(truth, BENT), truth)
     cost, noise = float(problem.weights @ mean), float(problem.weights @ variance)
     return TEMPERING * 2 * cost / noise if cost > 0 and noise > 0 else 0.0
 

@@ -35,5 +35,7 @@ is the loss's binary form, which for the squared error has one term: (1 - p)^2 o
 
 Modules: `arrays` (types, the floor), `simplex` (points and powers of f), `problem` (rows with
 labels and a loss), `losses` (l), `kernels` (k_h), `terms` (of the risk, from f, y and R), `starts`
-(g), `debiased` (the default estimate) and `gaps` (mean of f against mean of y).
+(g), `debiased` (the default estimate), `fit_noise` (what the fit of g adds to its noise), `curves`
+and `curve_fit` (finer curves on top of g), `norms` (of R - f), `gaps` (mean of f against mean of y)
+and `evidence` (for that, class by class).
 """

@@ -18,7 +18,7 @@ left is a bias downwards, by a third of a standard deviation of R where the erro
 as that standard deviation. No estimate of an absolute value is free of bias (Cai and Low, Annals of
 Statistics 39(2), 2011).
 
-R may be that of kernels or that of a finer curve (`riskalign.equations.curves`). The parameters of
+R may be that of kernels or of a finer curve (`riskalign.equations.curve_fit`). The parameters of
 a curve are theta = F^-1 sum_j w_j J_j' r_j. If the labels are drawn from the start g, their
 covariance is C = unit (F^-1 - prior F^-2), so that with S_i = V_i J_i, the slopes of R at row i,
 
@@ -36,7 +36,7 @@ from __future__ import annotations
 import numpy as np
 
 from riskalign.equations.arrays import FloatArray, row_dot
-from riskalign.equations.curves import CurveStep
+from riskalign.equations.curve_fit import CurveStep
 
 MEANS = ("l1", "euclidean")
 """Norms that are means over samples of a norm of R - f: of absolute values, and of lengths."""

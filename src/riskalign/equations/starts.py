@@ -9,6 +9,7 @@ outcomes' features counts, so that phi has one free column. The parameters minim
 plus a weak prior, by Newton's method, and a row is left out of the fit by one Newton step.
 
 Shapes: phi and slopes are (n, d, p) with d free columns (1 or K) and p parameters; g is (n, d).
+B label sets for the same n predictions are n B rows, those of one prediction next to each other.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ FARTHEST = 1.0
 
 CELLS = 60_000
 """Slopes that are made at once where only their sums are needed: they stay in cache."""
+FEW_PARAMETERS = 3
+"""Parameters up to which sums over them are faster written out."""
 
 PRIOR = 0.25
 """Precision, in samples, with which the first parameter is held at 1 and the others at 0: a
@@ -165,6 +168,11 @@ class FittedStart:
         """Whether the start is f itself."""
         return np.array_equal(self.parameters, prior_mean(len(self.parameters)))
 
+    def dimension(self, unit: float) -> float:
+        """The effective number of parameters, where a sample weighs `unit` on average."""
+        variance = np.linalg.inv(self.information).astype(np.float64, copy=False)
+        return effective_parameters(variance, PRIOR * unit)
+
     def at(self, predictions: FloatArray) -> FloatArray:
         """G at predictions ``(m,)`` or ``(m, K)``, as ``(m, d)``."""
         if self.is_prior:
@@ -180,9 +188,10 @@ class FittedStart:
         own = problem.units
         score = own[:, None] * scores(phi, problem.columns() - g)
         if phi.shape[1] == 1:  # one free column: the row's information has rank one
-            moved = phi[:, 0] @ np.linalg.inv(self.information)  # (n, p)
-            leverage = own * (g * (1 - g))[:, 0] * np.einsum("np,np->n", moved, phi[:, 0])
-            shift = (score @ np.linalg.inv(self.information)) / (1 - leverage)[:, None]
+            variance = np.linalg.inv(self.information)
+            leverage = np.einsum("np,np->n", phi[:, 0] @ variance, phi[:, 0])
+            leverage *= own * (g * (1 - g))[:, 0]
+            shift = (score @ variance) / (1 - leverage)[:, None]
         else:
             each = slopes_of(phi, g).transpose(0, 2, 1) @ phi  # (n, p, p)
             rest = self.information - own[:, None, None] * each
@@ -199,6 +208,14 @@ def prior_mean(n_parameters: int) -> FloatArray:
 def prior_precision(unit: float, n_parameters: int) -> FloatArray:
     """The precision of the prior, ``(p, p)``, where a sample weighs `unit` on average."""
     return PRIOR * unit * np.eye(n_parameters)
+
+
+def effective_parameters(variance: FloatArray, prior: float) -> float:
+    """tr(1 - (prior F^-1)^2): noise of p free parameters lowers a loss in proportion to this.
+
+    `variance` is F^-1, and `prior` the precision of the prior of each parameter.
+    """
+    return len(variance) - prior**2 * float(np.sum(variance**2))
 
 
 def _link(eta: FloatArray) -> FloatArray:
@@ -225,8 +242,15 @@ def _loss(
 
 
 def scores(phi: FloatArray, residuals: FloatArray) -> FloatArray:
-    """<y - g, phi>: the derivative of each row's log-likelihood by the parameters, ``(n, p)``."""
-    return np.einsum("nd,ndp->np", residuals, phi)
+    """<y - g, phi>: the derivative of each row's log-likelihood by the parameters, ``(n, p)``.
+
+    Residuals of B label sets for each prediction are ``(n B, d)``, and so many rows are found.
+    """
+    n, d, p = phi.shape
+    if len(residuals) == n:
+        return np.einsum("nd,ndp->np", residuals, phi)
+    sets = residuals.reshape(n, -1, d)
+    return (sets * phi if d == 1 else sets @ phi).reshape(len(residuals), p)
 
 
 def slopes_of(phi: FloatArray, g: FloatArray) -> FloatArray:
@@ -242,7 +266,7 @@ def information(phi: FloatArray, g: FloatArray, weights: FloatArray) -> FloatArr
     """Minus the second derivative of the log-likelihood of all rows, ``(p, p)``."""
     n, d, p = phi.shape
     found: FloatArray = np.zeros((p, p))
-    size = max(1, CELLS // (d * p))
+    size = max(1, CELLS // max(d * p, 1))
     for start in range(0, n, size):
         some = slice(start, start + size)
         found += products(weights[some], slopes_of(phi[some], g[some]), phi[some])
@@ -257,6 +281,31 @@ def products(weights: FloatArray, a: FloatArray, b: FloatArray) -> FloatArray:
     return result
 
 
-def moved(slopes: FloatArray, push: FloatArray) -> FloatArray:
-    """By how much parameters that move by ``(n, p)`` move g, ``(n, d)``."""
-    return np.einsum("ndp,np->nd", slopes, push)
+def times(slopes: FloatArray, matrix: FloatArray) -> FloatArray:
+    """Each row's slopes ``(n, d, p)`` times a matrix ``(p, p)``: one product of matrices, not n."""
+    n, d, p = slopes.shape
+    product: FloatArray = slopes.reshape(n * d, p) @ matrix
+    return product.reshape(n, d, p)
+
+
+def moved(slopes: FloatArray, pushes: FloatArray) -> FloatArray:
+    """By how much parameters that move by ``(n, p)`` move g, ``(n, d)``.
+
+    Those of B label sets for each prediction move by ``(n B, p)``, and g by ``(n B, d)``.
+    """
+    n, d, p = slopes.shape
+    if len(pushes) == n:
+        return np.einsum("ndp,np->nd", slopes, pushes)
+    sets = pushes.reshape(n, len(pushes) // n, p)
+    if not 0 < p <= FEW_PARAMETERS:
+        return (sets @ slopes.transpose(0, 2, 1)).reshape(-1, d)
+    total = slopes[:, None, :, 0] * sets[:, :, 0, None]
+    for i in range(1, p):
+        total += slopes[:, None, :, i] * sets[:, :, i, None]
+    return total.reshape(-1, d)
+
+
+def tilted(g: FloatArray, tilt: FloatArray) -> FloatArray:
+    """A start with its logits moved, ``(n, d)``; by ``(n B, d)`` for B label sets."""
+    logits = log_odds(g) if g.shape[1] == 1 else floored_log(g)
+    return _link(np.repeat(logits, len(tilt) // len(g), axis=0) + tilt)

@@ -31,7 +31,7 @@ ESTIMATORS = ("plugin", "variational", "cross")
 """The terms that estimate the calibration error."""
 
 
-def _of_label(losses: FloatArray, labels: LabelArray) -> FloatArray:
+def of_label(losses: FloatArray, labels: LabelArray) -> FloatArray:
     """<y, losses>; a flat index is found twice as fast as a pair of them, two outcomes faster."""
     n, n_classes = losses.shape
     if n_classes == 2:
@@ -46,11 +46,11 @@ def decompose(loss: ProperLoss, f: FloatArray, labels: LabelArray, R: FloatArray
     loss_f, loss_R = loss(f), loss(R)  # (n, K)
     gain = loss_f - loss_R
     return Terms(
-        risk=_of_label(loss_f, labels),  # <y, l(f)>
+        risk=of_label(loss_f, labels),  # <y, l(f)>
         refinement=row_dot(R, loss_R),  # <R, l(R)>
         reconstructed_risk=row_dot(R, loss_f),  # <R, l(f)>
         plugin=row_dot(R, gain),  # <R, l(f) - l(R)>
-        variational=_of_label(gain, labels),  # <y, l(f) - l(R)>
+        variational=of_label(gain, labels),  # <y, l(f) - l(R)>
     )
 
 
@@ -59,10 +59,26 @@ def alignment_residual(
 ) -> Callable[[FloatArray], FloatArray]:
     """From R to <R - y, l(f)>: reconstructed minus observed risk, row by row."""
     loss_f = loss(f)
-    observed = _of_label(loss_f, labels)
+    observed = of_label(loss_f, labels)
     return lambda R: row_dot(R, loss_f) - observed
 
 
 def risk_of(loss: ProperLoss, labels: LabelArray, R: FloatArray) -> FloatArray:
     """<y, l(R)>: the risk that the estimate itself would suffer."""
-    return _of_label(loss(R), labels)
+    return of_label(loss(R), labels)
+
+
+def moments(R: FloatArray, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Mean and variance of what a label drawn from R is worth, ``(n,)`` each; values ``(n, K)``."""
+    mean = row_dot(R, values)
+    return mean, row_dot(R, (values - mean[:, None]) ** 2)
+
+
+def moments_of_gain(
+    loss: ProperLoss, f: FloatArray, R: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Mean and variance of the gain l_y(f) - l_y(R) of a label y drawn from R, ``(n,)`` each.
+
+    The mean is the divergence of R from f, the calibration error if R is E[y | f].
+    """
+    return moments(R, loss(f) - loss(R))

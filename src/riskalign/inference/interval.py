@@ -34,14 +34,14 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtri
 
-from riskalign.equations.arrays import FloatArray, row_dot
+from riskalign.equations.arrays import FloatArray
 from riskalign.equations.problem import Problem
+from riskalign.equations.terms import moments, moments_of_gain
 from riskalign.inference.null import (
     ROWS,
     Model,
     null_estimates,
     null_sample,
-    one_per_row,
     systematic_rows,
 )
 from riskalign.methods.residuals import Debiased
@@ -73,8 +73,7 @@ class Chance:
     @classmethod
     def of(cls, model: Model, estimates: Sequence[Debiased], n_samples: float, seed: int) -> Chance:
         """The variance model of the sum of the estimates of a model's problems."""
-        gains = mean_variance_of_gain(model, estimates)
-        return cls._of(estimates, gains, null_estimates(model, n_samples, seed).sum(axis=0))
+        return cls._of(model, estimates, null_estimates(model, n_samples, seed).sum(axis=0))
 
     @classmethod
     def of_all(
@@ -82,13 +81,14 @@ class Chance:
     ) -> tuple[Chance, list[Chance]]:
         """The variance models of the sum of a model's estimates, and of each of them."""
         null = null_estimates(model, n_samples, seed)  # (P, B)
-        total = cls._of(estimates, mean_variance_of_gain(model, estimates), null.sum(axis=0))
         pairs = zip(estimates, null, strict=True)
-        return total, [cls._of([one], one.mean(variance_of_gain(one)), own) for one, own in pairs]
+        own = [cls._of(model, [one], drawn) for one, drawn in pairs]
+        return cls._of(model, estimates, null.sum(axis=0)), own
 
     @classmethod
-    def _of(cls, estimates: Sequence[Debiased], gains: float, null: FloatArray) -> Chance:
-        """From the mean variance of a label's gain, and estimates ``(B,)`` of the null world."""
+    def _of(cls, model: Model, estimates: Sequence[Debiased], null: FloatArray) -> Chance:
+        """The variance model of a sum, from estimates ``(B,)`` of the null world."""
+        gains = mean_variance_of_gain(model, estimates)
         plugin = sum(each.mean(each.plugin) for each in estimates)
         removed = sum(each.mean(each.variance_removed) for each in estimates)
         gains = max(gains, 0.0)  # nodes may have weights below 0, and so may means of squares
@@ -174,12 +174,11 @@ def _variance_over_error(estimates: Sequence[Debiased], t: float) -> float:
     """Mean variance of a label's gain over the error, if E[y | f] were f + t (R - f)."""
     variance = error = 0.0
     for each in estimates:
-        f, loss = each.problem.points, each.problem.loss
-        R = f + t * (each.conditional - f)
-        gains = loss(f) - loss(R)
-        mean = row_dot(R, gains)
-        error += each.mean(mean)
-        variance += each.mean(row_dot(R, (gains - mean[:, None]) ** 2))
+        f = each.problem.points
+        of_gain = moments_of_gain(each.problem.loss, f, f + t * (each.conditional - f))
+        mean, spread = map(each.mean, of_gain)
+        error += mean
+        variance += spread
     return variance / error if error > 0 else 0.0
 
 
@@ -208,8 +207,7 @@ def within_range(
 
 def variance_of_gain(estimate: Debiased) -> FloatArray:
     """The variance of the gain of a label drawn from R, ``(n,)``."""
-    R, gains = estimate.conditional, estimate.gains
-    return row_dot(R, (gains - row_dot(R, gains)[:, None]) ** 2)
+    return moments(estimate.conditional, estimate.gains)[1]
 
 
 def mean_variance_of_gain(model: Model, estimates: Sequence[Debiased]) -> float:
@@ -223,15 +221,14 @@ def mean_variance_of_gain(model: Model, estimates: Sequence[Debiased]) -> float:
     if len(estimates) == 1:
         return apart
     rows = systematic_rows([model.sample], ROWS)
-    weights = one_per_row(model.sample.take(rows)).weights
-    moments, alone = np.zeros((3, len(rows))), np.zeros(len(rows))
-    problems = model.notion.problems(model.sample, model.loss)
-    for problem, each in zip(problems, estimates, strict=True):
+    weights = model.at(rows).weights
+    sums, alone = np.zeros((3, len(rows))), np.zeros(len(rows))
+    for problem, each in zip(model.problems, estimates, strict=True):
         R, gain = each.at_rows(problem, rows, model.kernel)
         R, gain = R[:, 1], gain[:, 1] - gain[:, 0]  # outcome 0 is counted by the other classes
-        moments += np.array([R, R * gain, R * gain**2])
+        sums += np.array([R, R * gain, R * gain**2])
         alone += R * (1 - R) * gain**2
-    mass, first, second = moments
+    mass, first, second = sums
     mass = np.maximum(mass, 1.0)  # what the classes leave of 1 gains nothing
     together = np.maximum(second / mass - (first / mass) ** 2, 0.0)
     seen = float(weights @ alone)

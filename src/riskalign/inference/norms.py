@@ -27,11 +27,12 @@ from scipy.special import ndtri
 
 from riskalign.data.case import Case
 from riskalign.equations.arrays import FloatArray, IntArray
-from riskalign.equations.curves import CurveStep, Features, Knots
+from riskalign.equations.curve_fit import CurveStep
+from riskalign.equations.curves import Knots
 from riskalign.equations.norms import direction, norms_of, sides, variance_of_curve
 from riskalign.equations.problem import Problem
 from riskalign.equations.simplex import on_simplex
-from riskalign.inference.null import Model, NullWorld, draw_labels, drawn_labels, one_per_row
+from riskalign.inference.null import Model, NullWorld, draw_labels, drawn_labels
 from riskalign.methods.finer import mixed_at
 from riskalign.methods.method import Outcome
 from riskalign.methods.norms import doubts_of
@@ -94,7 +95,7 @@ def norm_chances(
     if any(each.mixture.levels for each in residuals):
         truth = with_curves(model, rows, truth, residuals)
         labels = draw_labels(truth, labels.shape[1], np.random.default_rng(seed))
-    weights = one_per_row(model.sample.take(rows)).weights
+    weights = model.at(rows).weights
     share = weights / weights.sum()
     errors = np.stack(
         [
@@ -131,7 +132,7 @@ def _errors(
 ) -> FloatArray:
     """The estimates of a world's label sets, less what it knows: ``(3, B)``, as `NormChances`."""
     f = Problem.free(world.problem.predictions)  # (m, d)
-    found = np.zeros((2, world.labels.shape[1]))
+    found = np.zeros((2, world.outcomes.shape[1]))
     if mixture.kernels > 0:
         found += mixture.kernels * (_by_kernels(world, tunings, norm) @ share)
     for knots, own in mixture.levels:
@@ -143,28 +144,26 @@ def _errors(
 def _by_kernels(world: NullWorld, tunings: dict[Tuning, float], norm: str) -> FloatArray:
     """The sides of the terms of each label set, by kernels, ``(2, B, m)``."""
     f = Problem.free(world.problem.predictions)[:, None]  # (m, 1, d)
-    R, deviation = np.zeros_like(world.labels), np.zeros_like(world.labels)
+    labels = world.sets.problem.columns().reshape(*world.outcomes.shape, -1)  # (m, B, d)
+    R, deviation = np.zeros_like(labels), np.zeros_like(labels)
     for tuning, weight in tunings.items():
         each, variance = world.conditional(tuning)
         R += weight * each
         deviation += weight * np.sqrt(variance)
-    return sides(direction(norm, R - f, deviation**2), world.labels - f).swapaxes(1, 2)
+    return sides(direction(norm, R - f, deviation**2), labels - f).swapaxes(1, 2)
 
 
 def _by_curves(world: NullWorld, knots: Knots, norm: str) -> FloatArray:
     """The sides of the terms of each label set, by a Newton step to curves, ``(2, B, m)``."""
-    problem, g = world.problem, Problem.free(world.truth)
-    f, weights = Problem.free(problem.predictions), problem.weights
-    features = Features(problem.predictions, knots)
-    step = CurveStep.of(features, g, weights, problem.mean_weight)
+    problem, f = world.problem, Problem.free(world.problem.predictions)
+    step = CurveStep.first(problem, Problem.free(world.truth), knots)
     variance = variance_of_curve(step, problem.unit)
-    found = np.empty((2, world.labels.shape[1], len(f)))
-    for b in range(found.shape[1]):
-        labels = world.labels[:, b]
-        total = features.total(weights[:, None] * (labels - g))
-        R = step.without_own(total, labels - g, problem.units)
-        found[:, b] = sides(direction(norm, R - f, variance), labels - f)
-    return found
+    found = []
+    for labels in world.outcomes.T:
+        drawn = replace(problem, labels=labels)
+        u = direction(norm, step.without_own(drawn) - f, variance)
+        found.append(sides(u, drawn.columns() - f))
+    return np.stack(found, axis=1)
 
 
 def norm_interval(

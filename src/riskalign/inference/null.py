@@ -1,13 +1,10 @@
 """The estimate in a world where the start is right: labels drawn from it, again and again.
 
-Labels y^b are drawn from a truth g (the fitted start), b = 1, ..., B. For each set the start would
-be fitted anew, to first order by one Newton step from the truth,
-
-    g^b_i = softmax(log g_i + phi_i sum_(j != i) push^b_j),    push^b_j = I^-1 phi_j' (y^b_j - g_j),
-
-the residuals y^b - g^b are smoothed by the same tunings, and the debiased error of g is computed.
-Its mean over the label sets is the bias of the estimate for a calibrated model, its variance the
-noise of the smoother. All label sets are smoothed together, as columns.
+Labels y^b are drawn from a truth g (the fitted start), b = 1, ..., B. For each set the start is
+fitted anew, to first order by one Newton step from the truth (`riskalign.equations.debiased`), the
+residuals are smoothed by the same tunings, and the debiased error of g is computed. Its mean over
+the label sets is the bias of the estimate for a calibrated model, its variance the noise of the
+smoother. All label sets are smoothed together, as columns.
 """
 
 from __future__ import annotations
@@ -17,28 +14,19 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.special import expit, softmax
 
 from riskalign.bandwidth.tuning import WeightedTunings
 from riskalign.data.notions import Notion
 from riskalign.data.sample import Sample
-from riskalign.equations.arrays import FloatArray, IntArray, LabelArray, floored_log
-from riskalign.equations.curves import CurveStep, Features, Knots
-from riskalign.equations.debiased import FitNoise, recalibrated, second_order, variance_of
+from riskalign.equations.arrays import FloatArray, IntArray, LabelArray
+from riskalign.equations.curve_fit import CurveStep
+from riskalign.equations.curves import Knots
+from riskalign.equations.debiased import Started
 from riskalign.equations.kernels import Kernel
 from riskalign.equations.losses import KL, ProperLoss
 from riskalign.equations.problem import Problem
-from riskalign.equations.simplex import completed, log_odds, on_simplex
-from riskalign.equations.starts import (
-    FittedStart,
-    Start,
-    Temperature,
-    information,
-    prior_precision,
-    products,
-    slopes_of,
-)
-from riskalign.equations.terms import risk_of
+from riskalign.equations.simplex import on_simplex
+from riskalign.equations.starts import FittedStart, Start, Temperature
 from riskalign.methods.residuals import Mixture
 from riskalign.smoothing import TINY, Smoother, Tuning, choose_smoother
 
@@ -59,9 +47,6 @@ REPRESENTATIVES = 2
 GOLDEN = (1 + 5**0.5) / 2
 """Fractions of its multiples are different numbers for all ranks of a row's probabilities, which
 put predictions in order."""
-
-FEW_PARAMETERS = 3
-"""Parameters up to which sums over them are faster written out."""
 
 
 @dataclass(frozen=True)
@@ -90,13 +75,17 @@ class Model:
         """The problems of all rows."""
         return self.notion.problems(self.sample, self.loss)
 
+    def at(self, rows: IntArray) -> Sample:
+        """The sample at some rows, each standing for one sample."""
+        return one_per_row(self.sample.take(rows))
+
     def truth(self, rows: IntArray) -> FloatArray:
         """What labels are drawn from: the predictions of some rows at their start, ``(m, K)``.
 
         The start is fitted to these rows. Where each problem has one probability of many, the
         temperature of the whole is enough.
         """
-        drawn = one_per_row(self.sample.take(rows))
+        drawn = self.at(rows)
         f = drawn.probabilities
         if f.shape[1] == 2:
             p = np.minimum(f[:, 1], 1.0)
@@ -126,7 +115,7 @@ class Model:
         self, rows: IntArray, truth: FloatArray, labels: IntArray
     ) -> Iterator[tuple[NullWorld, dict[Tuning, float]]]:
         """The null simulation of each problem at some rows, and its tunings with their weights."""
-        drawn = one_per_row(self.sample.take(rows))
+        drawn = self.at(rows)
         problems = self.notion.problems(drawn, self.loss)
         smoother = choose_smoother(problems, self.kernel, self.engine, small=TINY)
         for k, problem in enumerate(problems):
@@ -177,137 +166,32 @@ class NullWorld:
     smoother: Smoother
 
     @cached_property
-    def _g(self) -> FloatArray:
-        return Problem.free(self.truth)  # (n, d)
+    def sets(self) -> Started:
+        """The label sets with their starts; predictions are the truth, which is judged."""
+        return Started.drawn(self.problem, self.truth, self.outcomes, self.start)
 
-    @cached_property
-    def _phi(self) -> FloatArray:
-        return self.start.features(self.problem.predictions)  # (n, d, p)
-
-    @cached_property
-    def _slopes(self) -> FloatArray:
-        return slopes_of(self._phi, self._g)  # (n, d, p)
-
-    @cached_property
-    def labels(self) -> FloatArray:
-        """The label sets in free columns, ``(n, B, d)``."""
-        d = self._g.shape[1]
-        y = self.outcomes[:, :, None]
-        return y.astype(np.float64) if d == 1 else (y == np.arange(d)).astype(np.float64)
-
-    @cached_property
-    def _information(self) -> FloatArray:
-        p = self._phi.shape[2]
-        fisher = information(self._phi, self._g, self.problem.weights)
-        return fisher + prior_precision(self.problem.mean_weight, p)
-
-    @cached_property
-    def _pushes(self) -> FloatArray:
-        """By how much each label moves the parameters, ``(n, B, p)``."""
-        variance = np.linalg.pinv(self._information, hermitian=True)
-        moving = (self.problem.units[:, None, None] * self._phi) @ variance  # (n, d, p)
-        return _contracted(self.labels - self._g[:, None], moving)
-
-    @cached_property
-    def _started(self) -> FloatArray:
-        """The start fitted to each label set, each row left out, ``(n, B, d)``."""
-        if not self._phi.shape[2]:
-            return np.broadcast_to(self._g[:, None], self.labels.shape)
-        return _tilted(self.truth, _applied(self._phi, self._pushes.sum(axis=0) - self._pushes))
-
-    @cached_property
-    def _columns(self) -> FloatArray:
-        """What is smoothed: slopes, and the residuals of all label sets, ``(n, d p + B d)``."""
-        n, d, p = self._phi.shape
-        residuals = (self.labels - self._started).reshape(n, -1)
-        return np.concatenate([self._slopes.reshape(n, d * p), residuals], axis=1)
+    def _averages(self, tuning: Tuning) -> tuple[FloatArray, FloatArray]:
+        """Averages of residuals and slopes by a tuning, and squares."""
+        values = {self.number: self.sets.with_slopes()}
+        return self.smoother.with_squares(values, tuning)[self.number]
 
     def terms(self, tuning: Tuning) -> FloatArray:
         """Terms of the debiased estimate of each label set, ``(n, B)``."""
-        q, s, noise = self._averages(tuning)
-        shift = None
-        if noise is not None:
-            pushed = _applied(self._slopes @ noise.left, self._pushes)
-            shift = pushed.reshape(-1, self._g.shape[1])
-        return self._errors(q, s, shift)
+        return self.sets.errors(*self._averages(tuning)).reshape(self.outcomes.shape)
 
     def conditional(self, tuning: Tuning) -> tuple[FloatArray, FloatArray]:
         """R of each label set and its variance, ``(n, B, d)`` each."""
-        q, s, noise = self._averages(tuning)
-        R = self._recalibrated(q)[:, -q.shape[2] :].reshape(q.shape)
-        return R, variance_of(self.problem, R, s, noise, self._slopes)
-
-    def _averages(self, tuning: Tuning) -> tuple[FloatArray, FloatArray, FitNoise | None]:
-        """Smoothed residuals ``(n, B, d)``, squares ``(n,)``, and how labels move the start."""
-        k, (n, d, p) = self.number, self._phi.shape
-        smoothed, s = self.smoother.with_squares({k: self._columns}, tuning)[k]
-        q = smoothed[:, d * p :].reshape(self.labels.shape)
-        if not p:
-            return q, s, None
-        slopes = smoothed[:, : d * p].reshape(n, d, p)
-        weights = self.problem.weights
-        size = products(weights, self._slopes, self._slopes)
-        noise = FitNoise.of(self._information, size, products(weights, self._slopes, slopes))
-        return q + _applied(slopes, self._pushes), s, noise
+        by_kernel = self.sets.smoothed(*self._averages(tuning))
+        shape = (*self.outcomes.shape, self.sets.g.shape[1])
+        return by_kernel.R[:, -shape[2] :].reshape(shape), by_kernel.variance.reshape(shape)
 
     def finer_terms(self, knots: Knots) -> FloatArray:
         """Terms ``(n, B)`` by curves with such knots."""
-        features = Features(self.problem.predictions, knots)
-        unit = self.problem.mean_weight
-        step = CurveStep.of(features, self._g, self.problem.weights, unit, shared=True)
-        found = np.empty(self.outcomes.shape)
-        for b, labels in enumerate(self.outcomes.T):
-            residuals = self.labels[:, b] - self._g
-            total = features.total(self.problem.weights[:, None] * residuals)
-            *pair, a = step.left_out_and_let_in(total, residuals, self.problem.units)
-            points = (on_simplex(self.truth), *pair)
-            risk, left_out, within = (risk_of(self.problem.loss, labels, each) for each in points)
-            found[:, b] = risk - a * left_out - (1 - a) * within
-        return found
-
-    def _errors(self, q: FloatArray, s: FloatArray, shift: FloatArray | None) -> FloatArray:
-        """<y, l(g)> less the refinement of R = start + q, rows of all sets one after another."""
-        n_sets = self.outcomes.shape[1]
-        drawn = replace(
-            self.problem,
-            predictions=np.repeat(self.truth, n_sets, axis=0),
-            labels=self.outcomes.ravel(),
-            weights=np.repeat(self.problem.weights, n_sets),
-            sample_weights=None,
-        )
-        _, refinement = second_order(drawn, self._recalibrated(q), np.repeat(s, n_sets), shift)
-        risk = risk_of(drawn.loss, drawn.labels, drawn.points)
-        return (risk - refinement).reshape(self.outcomes.shape)
-
-    def _recalibrated(self, q: FloatArray) -> FloatArray:
-        """R = start + q, rows of all label sets one after another, ``(n B, K)``."""
-        d = q.shape[2]
-        return recalibrated(completed(self._started.reshape(-1, d)), q.reshape(-1, d))
-
-
-def _contracted(residuals: FloatArray, phi: FloatArray) -> FloatArray:
-    """<residuals, phi> over outcomes: ``(n, B, d)`` and ``(n, d, p)`` to ``(n, B, p)``."""
-    if phi.shape[1] == 1:
-        return residuals * phi
-    return residuals @ phi
-
-
-def _applied(slopes: FloatArray, pushes: FloatArray) -> FloatArray:
-    """What parameters that move do to g: ``(n, d, p)`` and ``(n, B, p)`` to ``(n, B, d)``."""
-    if slopes.shape[2] <= FEW_PARAMETERS:
-        total = slopes[:, None, :, 0] * pushes[:, :, 0, None]
-        for i in range(1, slopes.shape[2]):
-            total += slopes[:, None, :, i] * pushes[:, :, i, None]
-        return total
-    return pushes @ slopes.transpose(0, 2, 1)
-
-
-def _tilted(truth: FloatArray, tilt: FloatArray) -> FloatArray:
-    """The truth with its log-odds (its logarithms) moved by ``(n, B, d)``."""
-    if truth.ndim == 1:
-        return expit(log_odds(truth)[:, None, None] + tilt)
-    points: FloatArray = softmax(floored_log(truth)[:, None] + tilt, axis=2)
-    return points
+        g = Problem.free(self.truth)
+        step = CurveStep.first(self.problem, g, knots, shared=True)
+        judged = replace(self.problem, predictions=self.truth)
+        drawn = (replace(judged, labels=labels) for labels in self.outcomes.T)
+        return np.stack([step.errors(each)[0] for each in drawn], axis=1)
 
 
 def draw_labels(g: FloatArray, n_draws: int, generator: np.random.Generator) -> IntArray:
@@ -351,13 +235,13 @@ def null_sample(
         for each in model.null_terms(rows, truth, labels):
             terms += each
         null += sign * terms
-    return null, one_per_row(models[0].sample.take(rows)).weights
+    return null, models[0].at(rows).weights
 
 
 def null_estimates(model: Model, n_samples: float, seed: int = 0) -> FloatArray:
     """Estimates of each problem from label sets drawn from the model's start, ``(P, B)``."""
     rows, truth, labels = drawn_labels([model], seed)
-    weights = one_per_row(model.sample.take(rows)).weights
+    weights = model.at(rows).weights
     share = weights / weights.sum() * (len(rows) / n_samples)
     return np.stack([share @ terms for terms in model.null_terms(rows, truth, labels)])
 

@@ -31,7 +31,7 @@ from riskalign.methods.band import (
 )
 from riskalign.methods.finer import mixed_at
 from riskalign.methods.kernel import KernelSmoother
-from riskalign.methods.residuals import Debiased, Started
+from riskalign.methods.residuals import Debiased
 from riskalign.smoothing import Smoother, Support, choose_smoother, condensed
 from riskalign.smoothing.operator import ALONE
 
@@ -282,10 +282,6 @@ class _Fitted:
     estimate: Debiased | None = None  # whose curve it is
 
     @property
-    def started(self) -> Started | None:
-        return None if self.estimate is None else self.estimate.started
-
-    @property
     def kernel(self) -> Kernel:
         return KERNELS[self.method.kernel]
 
@@ -294,8 +290,8 @@ class _Fitted:
         """The rows that are smoothed; those of a curve of residuals may be nodes."""
         if not self.method.smooths_residuals:
             return self.problem
-        if self.started is not None:
-            return self.started.problem
+        if self.estimate is not None:
+            return self.estimate.problem
         return condensed(self.problem, self.kernel, self.engine)
 
     @cached_property
@@ -304,8 +300,8 @@ class _Fitted:
 
     @cached_property
     def fit(self) -> FittedStart:
-        if self.started is not None:
-            return self.started.fit
+        if self.estimate is not None:
+            return self.estimate.fit
         return FittedStart.of(self.rows, STARTS[self.method.start])
 
     @cached_property

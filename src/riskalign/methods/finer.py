@@ -27,13 +27,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from riskalign.equations.arrays import FloatArray, row_dot
-from riskalign.equations.curves import CurveForm, Knots, effective_parameters
+from riskalign.equations.arrays import FloatArray
+from riskalign.equations.curve_fit import CurveStep, curves_at
+from riskalign.equations.curves import CurveForm, Knots
+from riskalign.equations.debiased import Terms
 from riskalign.equations.problem import Problem
-from riskalign.equations.simplex import completed
-from riskalign.equations.starts import PRIOR, SHIFTED
-from riskalign.methods.level import LevelEstimate, newton_steps
-from riskalign.methods.residuals import Debiased, Mixture, Started
+from riskalign.equations.starts import SHIFTED
+from riskalign.methods.residuals import Debiased, Mixture
 
 KNOTS = (12, 24)
 """Knots of curves: 24 can follow some six waves."""
@@ -66,12 +66,7 @@ def mixed_at(estimate: Debiased, points: FloatArray, by_kernels: FloatArray) -> 
     """R ``(m, K)`` at points, given that of the kernels alone; no row is left out."""
     R = estimate.mixture.kernels * by_kernels
     for knots, share in estimate.mixture.levels:
-        assert estimate.started is not None
-        problem, fit = estimate.started.problem, estimate.started.fit
-        g = fit.at(points)
-        for step, total in newton_steps(problem, fit.at(problem.predictions), knots, STEPS):
-            g = step.at(points, g, total)
-        R += share * completed(g)
+        R += share * curves_at(estimate.problem, estimate.fit, knots, STEPS, points)
     return R
 
 
@@ -131,52 +126,44 @@ def finer(estimates: Sequence[Debiased], gate: tuple[float, float] | None = None
 
     `gate` has the normal scores at which a level has no share and all of it, by default `BELIEVED`.
     """
-    known = [each.started for each in estimates if each.started is not None]
-    current = list(estimates)
-    if len(known) < len(current) or not known[0].fit.parameters.size:
+    current, problems = list(estimates), [each.problem for each in estimates]
+    fits = [each.fit for each in estimates]
+    if not len(fits[0].parameters):
         return current
-    problems = [each.problem for each in known]
-    g = [each.fit.at(each.problem.predictions) for each in known]
-    before = sum(_dimension(each) for each in known)
-    ends = {end: np.array([each.mean(each.terms) for each in current]) for end in (SURE, FEARED)}
+    g = [fit.at(each.predictions) for fit, each in zip(fits, problems, strict=True)]
+    starts = zip(fits, problems, strict=True)
+    before = sum(fit.dimension(problem.mean_weight) for fit, problem in starts)
+    values = np.array([each.mean(each.terms) for each in current])
+    ends = dict.fromkeys((SURE, FEARED), values)
     mixtures = {end: [Mixture()] * len(current) for end in ends}
     for knots in levels(problems, g):
-        believed = sum(each.mean(each.terms) for each in current)
-        found = [LevelEstimate.of(*part) for part in zip(problems, g, knots, strict=True)]
-        for further in range(STEPS):
-            if further:
-                steps = zip(problems, found, strict=True)
-                found = [level.with_another_step(problem) for problem, level in steps]
-            pairs = list(zip(current, found, strict=True))
-            values = np.array([one.mean(one.risk - level.refinement) for one, level in pairs])
-            if values.sum() <= believed:
+        steps = list(map(CurveStep.first, problems, g, knots))
+        for n in range(STEPS):
+            steps = list(map(CurveStep.next, steps, problems)) if n else steps
+            terms, optimism = zip(*map(CurveStep.errors, steps, problems), strict=True)
+            level = np.array(list(map(Debiased.mean, current, terms)))
+            if level.sum() <= values.sum():
                 break
-        added = sum(one.mean(level.refinement - level.within) for one, level in pairs)
-        chance = Chances(added, sum(each.dimension for each in found), before)
-        share = chance.share(float(values.sum()) - believed, gate or BELIEVED)
+        added = sum(map(Debiased.mean, current, optimism))
+        chance = Chances(added, sum(step.dimension for step in steps), before)
+        share = chance.share(float(level.sum() - values.sum()), gate or BELIEVED)
         if share > 0:
-            current = [_mixed(one, level, share) for one, level in pairs]
+            current = [_mixed(*each, share) for each in zip(current, steps, strict=True)]
+            values = np.array([each.mean(each.terms) for each in current])
         for end, own in ends.items():
-            omega = chance.share(float((values - own).sum()), end)
-            ends[end] = own + omega * (values - own)
+            omega = chance.share(float((level - own).sum()), end)
+            ends[end] = own + omega * (level - own)
             rungs = zip(mixtures[end], knots, strict=True)
             mixtures[end] = [each.with_level(places, omega) for each, places in rungs]
-    values = np.array([each.mean(each.terms) for each in current])
     below, above = _positive(values - ends[SURE]), _positive(ends[FEARED] - values)
     doubts = zip(below, above, strict=True)
     each = zip(current, doubts, zip(*mixtures.values(), strict=True), strict=True)
-    return [replace(one, doubts=doubt, ends=ends) for one, doubt, ends in each]
+    return [replace(one, doubts=doubt, ends=mixed) for one, doubt, mixed in each]
 
 
 def _positive(parts: FloatArray) -> list[float]:
     """The parts of a sum, or zeros if it is not positive."""
     return parts.tolist() if parts.sum() > 0 else [0.0] * len(parts)
-
-
-def _dimension(started: Started) -> float:
-    """The effective number of parameters of a start."""
-    variance: FloatArray = np.linalg.inv(started.fit.information).astype(np.float64, copy=False)
-    return effective_parameters(variance, PRIOR * started.problem.mean_weight)
 
 
 @dataclass(frozen=True)
@@ -211,19 +198,7 @@ def normal_score(excess: float, degrees: float) -> float:
     return (root - (1 - spread)) / spread**0.5
 
 
-def _mixed(one: Debiased, level: LevelEstimate, share: float) -> Debiased:
+def _mixed(one: Debiased, step: CurveStep, share: float) -> Debiased:
     """Mix a level into an estimate with the given share."""
-    problem = one.problem
-    loss_f = problem.loss(problem.points)
-    gain = loss_f - problem.loss(level.R)
-    rest = 1.0 - share
-    return replace(
-        one,
-        terms=rest * one.terms + share * (one.risk - level.refinement),
-        reconstructed_risk=rest * one.reconstructed_risk + share * row_dot(level.R, loss_f),
-        plugin=rest * one.plugin + share * row_dot(level.R, gain),
-        variance_removed=rest * one.variance_removed + share * (level.left_out - level.refinement),
-        gains=rest * one.gains + share * gain,
-        conditional=rest * one.conditional + share * level.R,
-        mixture=one.mixture.with_level(level.knots, share),
-    )
+    both = Terms.averaged([one, step.terms(one.problem)], np.array([1.0 - share, share]))
+    return replace(one, **vars(both), mixture=one.mixture.with_level(step.features.knots, share))

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from riskalign.equations.arrays import FloatArray
+from riskalign.equations.curve_fit import CurveStep
 from riskalign.equations.curves import Knots
 from riskalign.equations.norms import direction, sides, variance_of_curve
 from riskalign.equations.problem import Problem
 from riskalign.methods.finer import STEPS
-from riskalign.methods.level import newton_steps
 from riskalign.methods.residuals import Debiased, Mixture
 
 
@@ -69,12 +69,12 @@ def norm_sides(each: Debiased, norm: str) -> FloatArray:
 
 def sides_of_level(each: Debiased, knots: Knots, norm: str) -> FloatArray:
     """The parts of a norm by a finer curve ``(2,)``, of a problem with a fitted start."""
-    assert each.started is not None
-    problem, fit = each.started.problem, each.started.fit
-    steps = newton_steps(problem, fit.at(problem.predictions), knots, STEPS)
-    variance = variance_of_curve(steps[0][0], problem.unit)
-    step, total = steps[-1]
-    R = step.without_own(total, problem.columns() - step.g, problem.units)
+    problem = each.problem
+    first = CurveStep.first(problem, each.fit.at(problem.predictions), knots)
+    last = first
+    for _ in range(STEPS - 1):
+        last = last.next(problem)
+    R, variance = last.without_own(problem), variance_of_curve(first, problem.unit)
     return _sides(problem, norm, R, variance)
 
 

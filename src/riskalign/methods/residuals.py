@@ -7,22 +7,19 @@ The equations are in `riskalign.equations.debiased`, the weights of the candidat
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 
 import numpy as np
 
 from riskalign.bandwidth.tuning import MOST, MOST_JOINT, WeightedTunings, candidate_tunings
 from riskalign.data.limits import FEWER_PAIRS, NO_PAIRS, announce_pairs
-from riskalign.equations.arrays import FloatArray, IntArray, LabelArray, row_dot
+from riskalign.equations.arrays import FloatArray, IntArray, LabelArray
 from riskalign.equations.curves import Knots
-from riskalign.equations.debiased import FitNoise, recalibrated, second_order, variance_of
+from riskalign.equations.debiased import Smoothed, Started, Terms, left_out_risk
 from riskalign.equations.kernels import Kernel
 from riskalign.equations.losses import ProperLoss
 from riskalign.equations.problem import Problem
-from riskalign.equations.simplex import completed
-from riskalign.equations.starts import FittedStart, Start, moved, products, slopes_of
-from riskalign.equations.terms import risk_of
+from riskalign.equations.starts import FittedStart, Start
 from riskalign.progress import track
 from riskalign.smoothing import TINY, Smoother, Tuning, choose_smoother, condensed, read_at
 
@@ -32,70 +29,6 @@ GROUP_ROWS = 16_000
 SEARCH_ROWS = 2_048
 """Rows that weight the candidates of a problem of more than two classes, where each row is
 expensive."""
-
-
-@dataclass(frozen=True)
-class Started:
-    """A problem with a start fitted to it, each sample left out of its own fit.
-
-    Attributes
-    ----------
-    problem : rows of the sample, or nodes
-    fit : the start, fitted to all rows
-    g : (n, d), the start at each row without its own sample
-    """
-
-    problem: Problem
-    fit: FittedStart
-    g: FloatArray
-
-    @classmethod
-    def of(cls, problem: Problem, start: Start) -> Started:
-        """Fit a start to a problem."""
-        fit = FittedStart.of(problem, start)
-        return cls(problem, fit, fit.without_each(problem))
-
-    @cached_property
-    def residuals(self) -> FloatArray:
-        """The residuals y - g, ``(n, d)``."""
-        return self.problem.columns() - self.g
-
-    @cached_property
-    def phi(self) -> FloatArray:
-        """The features of the start, ``(n, d, p)``."""
-        return self.fit.start.features(self.problem.predictions)
-
-    @cached_property
-    def slopes(self) -> FloatArray:
-        """The derivatives of g by the parameters, ``(n, d, p)``."""
-        return slopes_of(self.phi, self.g)
-
-    @cached_property
-    def truth(self) -> FloatArray:
-        """The start g on the simplex, ``(n, K)``."""
-        return completed(self.g)
-
-    @cached_property
-    def size(self) -> FloatArray:
-        """Sum w <slopes, slopes>, ``(p, p)``."""
-        return products(self.problem.weights, self.slopes, self.slopes)
-
-    def with_slopes(self) -> FloatArray:
-        """What is smoothed: residuals and slopes, side by side.
-
-        Slopes of K outcomes add up to 0: those of the last are left out.
-        """
-        n, d, p = self.slopes.shape
-        free = max(d - 1, 1)
-        return np.concatenate([self.residuals, self.slopes[:, :free].reshape(n, free * p)], axis=1)
-
-    def split(self, averages: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Averages of residuals ``(n, d)`` and slopes ``(n, d, p)``, from those of both."""
-        n, d, p = self.slopes.shape
-        slopes = averages[:, d:].reshape(n, max(d - 1, 1), p)
-        if d > 1:
-            slopes = np.concatenate([slopes, -slopes.sum(axis=1, keepdims=True)], axis=1)
-        return averages[:, :d], slopes
 
 
 @dataclass(frozen=True)
@@ -121,22 +54,15 @@ class Mixture:
 
 
 @dataclass(frozen=True)
-class Debiased:
-    """The debiased estimate of one problem, row by row.
+class Debiased(Terms):
+    """The debiased estimate of one problem: its terms row by row, and what they were made of.
 
     Attributes
     ----------
     problem : the rows: those of the sample, or nodes
-    terms : (n,), whose weighted mean is the calibration error
-    risk : (n,), <y, l(f)>
-    reconstructed_risk : (n,), <R, l(f)>
-    plugin : (n,), <R, l(f) - l(R)>
-    variance_removed : (n,), what the noise of R had taken from the terms
-    gains : l(f) - l(R), ``(n, K)``
-    conditional : R, ``(n, K)``
     variance : that of the kernels' R, ``(n, d)``; the sample's own label does not enter
     tunings : the tunings and their weights
-    started : the problem with its start
+    fit : the start
     mixture : the finer estimates that were mixed in, and their shares
     doubts : by how much the lower and the upper end of an interval are moved, because what finer
         estimates show may be chance or not
@@ -144,16 +70,9 @@ class Debiased:
     """
 
     problem: Problem
-    terms: FloatArray
-    risk: FloatArray
-    reconstructed_risk: FloatArray
-    plugin: FloatArray
-    variance_removed: FloatArray
-    gains: FloatArray
-    conditional: FloatArray
     variance: FloatArray
     tunings: WeightedTunings
-    started: Started | None = None
+    fit: FittedStart
     mixture: Mixture = Mixture()
     doubts: tuple[float, float] = (0.0, 0.0)
     ends: tuple[Mixture, Mixture] = (Mixture(), Mixture())
@@ -243,7 +162,7 @@ def _announce(groups: Sequence[Group], n_candidates: int) -> None:
     searched, evaluated = n_candidates * rows / n, 1
     if n_candidates:
         evaluated = min(n_candidates, MOST_JOINT if joint else MOST)
-    columns = d + max(d - 1, 1) * len(first.fit.parameters)
+    columns = d + max(d - 1, 1) * first.slopes.shape[2]
     products = searched * (n_classes + d) + evaluated * (n_classes + columns)
     cure = FEWER_PAIRS if joint else NO_PAIRS
     announce_pairs(n, len(every) * (searched + evaluated), len(every) * products, cure)
@@ -313,8 +232,7 @@ class _Rows:
 
     def left_out_losses(self, smoothed: FloatArray) -> FloatArray:
         """sum_i w_i <y_i, l(R_i)> of each problem, ``(k,)``, from smoothed residuals ``(N, d)``."""
-        R = recalibrated(self.truth, smoothed)
-        each = risk_of(self.loss, self.labels, R)
+        each = left_out_risk(self.loss, self.labels, self.truth, smoothed)
         each *= self.weights
         return np.add.reduceat(each, self.begins)
 
@@ -338,85 +256,30 @@ def _estimates(
     together: dict[tuple[int, ...], list[Tuning]] = {}
     for tuning, numbers in wanting.items():
         together.setdefault(tuple(numbers), []).append(tuning)
-    found: dict[tuple[int, Tuning], Terms] = {}
+    found: dict[tuple[int, Tuning], Smoothed] = {}
     for some, tunings in together.items():
         values = {k: started[k].with_slopes() for k in some}
-        slow = values[some[0]].shape[1] - started[some[0]].g.shape[1]
-        for tuning, smoothed in smoother.each_with_squares(values, tunings, slow):
-            noises = fit_noises([(started[k], smoothed[k][0]) for k in some])
-            for k, noise in zip(some, noises, strict=True):
-                found[k, tuning] = terms_of(started[k], *smoothed[k], noise)
+        n_slopes = values[some[0]].shape[1] - started[some[0]].g.shape[1]
+        for tuning, smoothed in smoother.each_with_squares(values, tunings, n_slopes):
+            for k, (averages, squares) in smoothed.items():
+                found[k, tuning] = started[k].smoothed(averages, squares)
     for k, each in enumerate(weighted):
-        parts = [found.pop((k, tuning)) for tuning in each.tunings]
-        fresh = replace(started[k])  # without the arrays that it has cached
-        yield replace(_averaged(started[k].problem, each, parts), started=fresh)
+        yield _averaged(started[k], each, [found.pop((k, tuning)) for tuning in each.tunings])
 
 
-@dataclass(frozen=True)
-class Terms:
-    """R by one tuning, and what follows from it, row by row."""
-
-    R: FloatArray  # (n, K)
-    left_out: FloatArray  # <y, l(R)>
-    refinement: FloatArray  # the same without the noise of R
-    variance: FloatArray  # of R, (n, d)
-
-
-def fit_noises(smoothed: Sequence[tuple[Started, FloatArray]]) -> list[FitNoise | None]:
-    """How labels move the starts of problems, from averages of residuals and slopes."""
-    seen = []
-    for started, averages in smoothed:
-        if not started.slopes.shape[2]:
-            return [None] * len(smoothed)
-        _, slopes = started.split(averages)
-        seen.append(products(started.problem.weights, started.slopes, slopes))
-    information = np.stack([started.fit.information for started, _ in smoothed])
-    noise = FitNoise.of(information, np.stack([each.size for each, _ in smoothed]), np.stack(seen))
-    return [noise[k] for k in range(len(smoothed))]
-
-
-def terms_of(
-    started: Started, smoothed: FloatArray, s: FloatArray, noise: FitNoise | None
-) -> Terms:
-    """R and its refinement, from averages of residuals and slopes."""
-    problem, shift = started.problem, None
-    q, slopes = started.split(smoothed)
-    if noise is not None:
-        push = noise.pushes(problem, started.phi, started.residuals)
-        shift = noise.own_shift(started.slopes, push)
-        q = q + moved(slopes, push)  # it leaves neighbours' starts too
-    R = recalibrated(started.truth, q)
-    left_out, refinement = second_order(problem, R, s, shift)
-    variance = variance_of(problem, R[:, -q.shape[1] :], s, noise, started.slopes)
-    return Terms(R, left_out, refinement, variance)
-
-
-def _averaged(problem: Problem, weighted: WeightedTunings, parts: Sequence[Terms]) -> Debiased:
-    """The terms of all tunings, averaged by the weights that each row gives them."""
-    own_losses = problem.units * np.stack([part.left_out for part in parts])  # (C, n)
+def _averaged(started: Started, weighted: WeightedTunings, parts: Sequence[Smoothed]) -> Debiased:
+    """Terms and variances of all tunings, averaged by the weights that each row gives them."""
+    assert started.fit is not None
+    each, variances = zip(*map(started.terms, parts), strict=True)
+    own_losses = started.problem.units * np.stack([terms.left_out for terms in each])  # (C, n)
     weights = weighted.own_weights(own_losses)
-    loss_f = problem.loss(problem.points)  # (n, K)
-    risk = risk_of(problem.loss, problem.labels, problem.points)
-    totals = {name: np.zeros(len(risk)) for name in ("refinement", "left_out", "plugin")}
-    R, gains = np.zeros_like(loss_f), np.zeros_like(loss_f)
-    deviation = np.zeros_like(parts[0].variance)
-    for own, part in zip(weights, parts, strict=True):
-        gain = loss_f - problem.loss(part.R)
-        totals["refinement"] += own * part.refinement
-        totals["left_out"] += own * part.left_out
-        totals["plugin"] += own * row_dot(part.R, gain)
-        R += own[:, None] * part.R
-        gains += own[:, None] * gain
-        deviation += own[:, None] * np.sqrt(part.variance)  # the averages vary together
+    # The averages vary together: their standard deviations are averaged.
+    deviations = zip(weights, map(np.sqrt, variances), strict=True)
+    deviation = sum(own[:, None] * deviation for own, deviation in deviations)
     return Debiased(
-        problem=problem,
-        terms=risk - totals["refinement"],
-        risk=risk,
-        reconstructed_risk=row_dot(R, loss_f),
-        plugin=totals["plugin"],
-        variance_removed=totals["left_out"] - totals["refinement"],
-        gains=gains,
-        conditional=R,
+        **vars(Terms.averaged(each, weights)),
+        problem=started.problem,
         variance=deviation**2,
         tunings=weighted,
+        fit=started.fit,
     )
