@@ -23,6 +23,7 @@ from riskalign.methods import finer as module
 from riskalign.methods.finer import STEPS, finer, levels, normal_score
 from riskalign.methods.residuals import debiased
 from riskalign.smoothing import Tuning, condensed
+from riskalign.smoothing.threads import ordered_map
 
 CLOSE = {"rtol": 1e-9, "atol": 1e-11}
 FORMS = [(0, False, False), (4, False, False), (3, True, False), (3, True, True)]
@@ -96,6 +97,22 @@ def test_a_level_is_that_of_plain_loops(name, form, n_steps):
                 np.testing.assert_allclose(step.dimension, dimension, rtol=1e-9)
                 risk = problem.loss(problem.points)[np.arange(len(terms)), problem.labels]
                 np.testing.assert_allclose(got.risk, risk, **CLOSE)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_blocks_of_rows_make_the_same_steps(form, monkeypatch):
+    (problem,) = problems_of(CASES["four classes, weights"], "canonical", "kl")
+    g = FittedStart.of(problem, STARTS["logistic"]).at(problem.predictions)
+    knots = Knots.of(problem, g, CurveForm(*form))
+    whole = CurveStep.first(problem, g, knots).next(problem)
+    monkeypatch.setattr(curves, "BLOCK", 7)
+    blocks = CurveStep.first(problem, g, knots, ordered_map).next(problem)
+    assert len(blocks.features.blocks) == 4
+    pairs = zip(
+        whole.left_out_and_let_in(problem), blocks.left_out_and_let_in(problem), strict=True
+    )
+    for one, other in [(whole.g, blocks.g), (whole.theta, blocks.theta), *pairs]:
+        np.testing.assert_allclose(other, one, **CLOSE)
 
 
 @pytest.mark.parametrize("scale", [1.0, 30.0])

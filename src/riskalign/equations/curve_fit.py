@@ -24,13 +24,14 @@ by the factor 1 - 2 h + h s, and the weight is a = (2 - s) / ((2 + h) (1 - 2 h +
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from riskalign.equations.arrays import FloatArray, row_dot
-from riskalign.equations.curves import HELD, Features, Knots
+from riskalign.equations.curves import HELD, Features, Knots, Map
 from riskalign.equations.debiased import Terms, errors
 from riskalign.equations.problem import Problem
 from riskalign.equations.simplex import completed
@@ -65,10 +66,16 @@ class CurveStep:
 
     @classmethod
     def first(
-        cls, problem: Problem, g: FloatArray, knots: Knots, *, shared: bool = False
+        cls,
+        problem: Problem,
+        g: FloatArray,
+        knots: Knots,
+        mapped: Map[Any] | None = None,
+        *,
+        shared: bool = False,
     ) -> CurveStep:
-        """The step from a fitted start g ``(n, d)`` of a problem."""
-        features = Features(problem.predictions, knots)
+        """The step from a fitted start g ``(n, d)``; `mapped` is that of `Features`."""
+        features = Features(problem.predictions, knots, mapped)
         return cls._of(problem, features, g, np.zeros(features.n_parameters), shared=shared)
 
     @classmethod
@@ -110,8 +117,20 @@ class CurveStep:
 
         They are what the labels of a problem lead to.
         """
+        shift = self.shift(problem)
+
+        def results(rows: slice, features: Features) -> tuple[FloatArray, ...]:
+            whole = features is self.features
+            own = self if whole else replace(self, features=features, g=self.g[rows])
+            return own._moved_by(shift, problem.take(rows))
+
+        parts = zip(*self.features.by_blocks(results), strict=True)
+        R, within, share = (np.concatenate(each) for each in parts)
+        return R, within, share
+
+    def _moved_by(self, shift: FloatArray, problem: Problem) -> tuple[FloatArray, ...]:
         residuals, units = problem.columns() - self.g, problem.units
-        let_in = self.features.logits(self.shift(problem))
+        let_in = self.features.logits(shift)
         u, moved = self._effects(units[:, None] * residuals)
         R, within = (completed(tilted(self.g, tilt)) for tilt in (let_in - u, let_in))
         return R, within, self._share(residuals, u, moved, units)

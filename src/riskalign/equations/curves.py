@@ -12,10 +12,11 @@ neither. For one probability eta are log-odds, and there is one curve. The param
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -34,6 +35,13 @@ cells of a sketch are placed to within 1e-7."""
 
 HELD = 20_000_000
 """Numbers up to which the columns of all classes are kept; beyond, they are made when needed."""
+
+BLOCK = 2_500
+"""Rows of a block, about: each core takes one at a time."""
+
+T = TypeVar("T")
+Map = Callable[[Callable[[Any], T], Sequence[Any]], Iterable[T]]
+"""A function like `map`, which may use several cores."""
 
 
 @dataclass(frozen=True)
@@ -159,10 +167,27 @@ class Features:
     ----------
     predictions : (n,) or (n, K)
     knots : of the curves
+    mapped : what computes blocks of rows; None for all rows at once
     """
 
     predictions: FloatArray
     knots: Knots
+    mapped: Map[Any] | None = None
+
+    @cached_property
+    def blocks(self) -> list[tuple[slice, Features]]:
+        """Blocks of rows, with their features."""
+        n = len(self.predictions)
+        if self.mapped is None or n <= BLOCK:
+            return [(slice(None), self)]
+        size = -(-n // -(-n // BLOCK))
+        slices = [slice(start, start + size) for start in range(0, n, size)]
+        return [(rows, Features(self.predictions[rows], self.knots)) for rows in slices]
+
+    def by_blocks(self, function: Callable[[slice, Features], T]) -> list[T]:
+        """Results of a function of the rows and the features of each block."""
+        mapped = map if self.mapped is None else self.mapped
+        return list(mapped(lambda block: function(*block), self.blocks))
 
     @cached_property
     def n_parameters(self) -> int:
@@ -218,6 +243,11 @@ class Features:
 
     def total(self, residuals: FloatArray) -> FloatArray:
         """The sum of J' r over all rows ``(p,)``, of weighted residuals ``(n, d)``."""
+        parts = self.by_blocks(lambda rows, own: own._total(residuals[rows]))
+        found: FloatArray = np.add.reduce(parts)
+        return found
+
+    def _total(self, residuals: FloatArray) -> FloatArray:
         found = np.zeros(self.n_parameters)
         for k, (places, columns) in enumerate(self.columns()):
             for to, own in places:
@@ -226,6 +256,11 @@ class Features:
 
     def information(self, g: FloatArray, weights: FloatArray) -> FloatArray:
         """Sum w J' V J, ``(p, p)``."""
+        parts = self.by_blocks(lambda rows, own: own._information(g[rows], weights[rows]))
+        found: FloatArray = np.add.reduce(parts)
+        return found
+
+    def _information(self, g: FloatArray, weights: FloatArray) -> FloatArray:
         p, single = self.n_parameters, g.shape[1] == 1
         found = np.zeros((p, p))
         for k, (places, columns) in enumerate(self.columns()):
@@ -240,6 +275,11 @@ class Features:
 
     def logits(self, theta: FloatArray) -> FloatArray:
         """J theta ``(n, d)``, of one theta ``(p,)`` or one per row ``(n, p)``."""
+        one = theta.ndim == 1
+        parts = self.by_blocks(lambda rows, own: own._logits(theta if one else theta[rows]))
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _logits(self, theta: FloatArray) -> FloatArray:
         eta = np.zeros((len(self.predictions), len(self._places)))
         for k, (places, columns) in enumerate(self.columns()):
             for to, own in places:

@@ -34,6 +34,7 @@ from riskalign.equations.debiased import Terms
 from riskalign.equations.problem import Problem
 from riskalign.equations.starts import SHIFTED
 from riskalign.methods.residuals import Debiased, Mixture
+from riskalign.smoothing.threads import ordered_map
 
 KNOTS = (12, 24)
 """Knots of curves: 24 can follow some six waves."""
@@ -137,7 +138,8 @@ def finer(estimates: Sequence[Debiased], gate: tuple[float, float] | None = None
     ends = dict.fromkeys((SURE, FEARED), values)
     mixtures = {end: [Mixture()] * len(current) for end in ends}
     for knots in levels(problems, g):
-        steps = list(map(CurveStep.first, problems, g, knots))
+        maps = [None if each.one_dimensional else ordered_map for each in problems]
+        steps = list(map(CurveStep.first, problems, g, knots, maps))
         for n in range(STEPS):
             steps = list(map(CurveStep.next, steps, problems)) if n else steps
             terms, optimism = zip(*map(CurveStep.errors, steps, problems), strict=True)
