@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from riskalign.data.notions import NOTIONS
 from riskalign.display import help, numbers, svg
-from riskalign.display.averages import SIDES, BinarySummary, Overconfidence
+from riskalign.display.averages import CONFIDENCE, BinarySummary, Overconfidence
+from riskalign.display.classes import class_head, class_lines
 from riskalign.display.judgement import DEFAULT, FACTOR, Thresholds, Verdict, judge
 from riskalign.display.notebook import framed
 from riskalign.display.table import Row, columns, text_rows, wrapped
@@ -54,6 +56,31 @@ class Sided(Protocol):
         """Its interval, where there is one."""
 
 
+@dataclass(frozen=True)
+class Told:
+    """What is said of one error, whatever draws it.
+
+    Attributes
+    ----------
+    verdict : how large the typical gap is, and whether it is more than chance
+    in_points : whether there is a typical gap in percentage points
+    gap : the typical gap; for losses without points, the error
+    sides : its parts by probabilities that are too high and too low
+    averages : predicted against observed on average
+    details : what the error was computed from
+    shown_off : whether averages, the slope or single classes are off by more than chance, which
+        may be known where the interval of the error reaches 0
+    """
+
+    verdict: Verdict
+    in_points: bool
+    gap: Row
+    sides: list[Row]
+    averages: list[Row]
+    details: list[Row]
+    shown_off: bool
+
+
 class Described:
     """What a result says to people; the base of `CalibrationResult`."""
 
@@ -82,10 +109,6 @@ class Described:
         binary: BinarySummary | None
         evidence: ClassEvidence | None
         curve: Callable[[object], Any] | None
-
-        @property
-        def direction(self) -> str | None:
-            """Which way the probabilities err."""
 
         @property
         def root(self) -> float:
@@ -140,16 +163,33 @@ class Described:
         >>> result.verdict().grade, result.verdict().significant
         ('bad', True)
         """
+        return self._judged(thresholds)[0]
+
+    def _judged(self, thresholds: Thresholds) -> tuple[Verdict, Verdict]:
+        """The verdict, and the same by the size of the gap alone, without the ratio of means."""
         if not self.in_points:
             significant = None if self.interval is None else self.interval[0] > 0
             grade = {None: "unclear", False: "good", True: "poor"}[significant]
-            return Verdict(grade, max(self.value, 0.0), self.interval, significant)
-        found = judge(self.gap, self.gap_interval, thresholds)
+            found = Verdict(grade, max(self.value, 0.0), self.interval, significant)
+            return found, found
+        by_size = judge(self.gap, self.gap_interval, thresholds)
         if self.binary is not None and self.binary.sign:
             low, high = self.binary.ratio_interval
             if low > FACTOR or high < 1 / FACTOR:
-                found = found.at_least("poor")
-        return found
+                return by_size.at_least("poor"), by_size
+        return by_size, by_size
+
+    def told(self, thresholds: Thresholds = DEFAULT) -> Told:
+        """Everything that is said of the error but its sentence, which depends on the subject."""
+        return Told(
+            self.verdict(thresholds),
+            self.in_points,
+            self.gap_row(thresholds),
+            self.side_rows(),
+            self.average_rows(),
+            self.detail_rows(),
+            self._is_shown_off,
+        )
 
     def sentence(
         self,
@@ -163,15 +203,21 @@ class Described:
 
         `tested`: a test finds miscalibration, which is not denied where the interval reaches 0.
         """
-        found = self.verdict(thresholds)
-        size, ends = self._size(found), ""
+        found, by_size = self._judged(thresholds)
+        size, ends = self._size(found)
+        if self.norm == STATISTIC:
+            size = f"statistic is {size} ({self.note})"
+        elif self.in_points:
+            size = f"typical gap between predicted and true probability is {size} points{self._per}"
+        else:
+            size = f"{NOTIONS[self.notion].title} calibration error ({self._loss}) is {size}"
         if found.interval is None:
             return f"The {size}."
-        ends = f" ({self.confidence:.0%} CI {self._between(found.interval)})"
+        ends = f" ({self.confidence:.0%} CI {ends})"
         verb = "are" if many else "is"
         if found.significant:
             off = "miscalibrated"
-            if self.in_points and thresholds.grade(self.gap) == "good":
+            if self.in_points and by_size.grade == "good":
                 off = "off by little, though by more than chance"
                 if found.grade != "good":  # a small difference, but a large factor
                     off = "miscalibrated, although by little in percentage points"
@@ -189,7 +235,7 @@ class Described:
             name = GAP if self.in_points else "calibration error"
             return f"The interval of the {name} reaches 0: the {size}{ends}."
         none = f"We found no evidence that {subject} {verb} miscalibrated"
-        if self.is_shown_off:
+        if self._is_shown_off:
             none = f"Beyond the averages, we found no evidence that {subject} {verb} miscalibrated"
         if found.grade == "unclear":
             high = f"{numbers.points(found.interval[1])} points{self._per}"
@@ -200,15 +246,13 @@ class Described:
         return f"{none}: the {size}{ends}."
 
     @property
-    def is_shown_off(self) -> bool:
-        """Whether averages, the slope or single classes are off by more than chance.
-
-        This may be known where the interval of the error reaches 0.
-        """
+    def _is_shown_off(self) -> bool:
+        """Whether averages, the slope or single classes are off by more than chance."""
         if self.per_class is not None:
             return bool(self._findings.any())
         sloped = self.binary is not None and bool(self.binary.shape)
-        return sloped or self.direction not in (None, SIDES[0])
+        averages = self.binary or self.overconfidence
+        return sloped or (averages is not None and averages.sign != 0)
 
     @property
     def _findings(self) -> BoolArray:
@@ -221,19 +265,14 @@ class Described:
     def _per(self) -> str:
         return " per class" if self.per_class is not None else ""
 
-    def _size(self, found: Verdict) -> str:
-        if self.norm == STATISTIC:
-            return f"statistic is {numbers.number(self.value)} ({self.note})"
-        if not self.in_points:
-            name = f"{NOTIONS[self.notion].title} calibration error ({self._loss})"
-            return f"{name} is {numbers.number(found.gap)}"
-        gap = f"{numbers.points(found.gap)} points{self._per}"
-        return f"typical gap between predicted and true probability is {gap}"
-
-    def _between(self, interval: tuple[float, float]) -> str:
+    def _size(self, found: Verdict) -> tuple[str, str]:
+        """The error and its interval as people read them: in points where it has any."""
+        ends = found.interval
         if self.in_points:
-            return numbers.points_between(*interval)
-        return " to ".join(map(numbers.number, interval))
+            return numbers.points(found.gap), "" if ends is None else numbers.points_between(*ends)
+        value = self.value if self.norm == STATISTIC else found.gap
+        between = "" if ends is None else " to ".join(map(numbers.number, ends))
+        return numbers.number(value), between
 
     @property
     def _loss(self) -> str:
@@ -243,26 +282,19 @@ class Described:
 
     def gap_row(self, thresholds: Thresholds = DEFAULT) -> Row:
         """The typical gap with its interval and grade; for other losses the error itself."""
-        found = self.verdict(thresholds)
-        ends = found.interval
+        found, by_size = self._judged(thresholds)
+        value, between = self._size(found)
+        if self.norm == STATISTIC:
+            return Row("z", value, "", self.note, self.definition)
         if not self.in_points:
-            between = "" if ends is None else " to ".join(map(numbers.number, ends))
             words = {None: "", False: "the interval reaches 0", True: "more than chance"}
-            if self.norm == STATISTIC:
-                return Row("z", numbers.number(self.value), "", self.note, self.definition)
             name = f"{NOTIONS[self.notion].title} calibration error"
-            return Row(name, numbers.number(found.gap), between, words[found.significant],
-                       self.definition)  # fmt: skip
-        between = "" if ends is None else f"{numbers.points_between(*ends)} pts"
-        name = NOTIONS[self.notion].gap
+            return Row(name, value, between, words[found.significant], self.definition)
+        name, meaning = NOTIONS[self.notion].gap, help.TYPICAL
         if self.norm is not None:
-            name = name.replace(GAP, "calibration error")
-        by_size = judge(self.gap, self.gap_interval, thresholds)
-        size = by_size.words
-        if by_size.grade != found.grade:
-            size = f"{found.grade} by the factor"
-        meaning = help.TYPICAL if self.norm is None else self.definition
-        return Row(name, f"{numbers.points(found.gap)} pts", between, size, meaning)
+            name, meaning = name.replace(GAP, "calibration error"), self.definition
+        size = f"{found.grade} by the factor" if found is not by_size else found.words
+        return Row(name, f"{value} pts", f"{between} pts" if between else "", size, meaning)
 
     def side_rows(self) -> list[Row]:
         """The parts of the error by probabilities that are too high and too low."""
@@ -280,20 +312,10 @@ class Described:
     def average_rows(self) -> list[Row]:
         """Predicted against observed on average."""
         if self.binary is not None:
-            return list(_binary_rows(self.binary, self.classes))
+            return self.binary.rows(self.classes)
         if self.overconfidence is None:
             return []
-        gaps = self.overconfidence
-        name = "predicted - observed" if self._one_class else "confidence - accuracy"
-        return [
-            Row(
-                name,
-                f"{numbers.points(gaps.gap, signed=True)} pts",
-                f"{numbers.points_between(*gaps.gap_interval, signed=True)} pts",
-                self.direction or "",
-                help.DIRECTION,
-            )
-        ]
+        return [self.overconfidence.row(one_class=self._one_class)]
 
     def detail_rows(self) -> list[Row]:
         """What the error was computed from, in the units of the loss."""
@@ -340,49 +362,12 @@ class Described:
 
     # ---- classes ---------------------------------------------------------------------
 
-    def class_share(self, k: int) -> float | None:
-        """The part of the class-wise error that class k has; a negative estimate counts as 0.
-
-        None where the whole is not more than chance: parts of next to nothing say nothing.
-        """
-        whole = self.value if self.interval is None else self.interval[0]
-        if self.per_class is None or whole <= 0:
-            return None
-        share = max(float(self.per_class[k]), 0.0) / self.value
-        return share**2 if self.norm == "l2" else share  # squares add up
-
-    def class_gap(self, error: float, *, off: bool) -> str:
-        """The typical gap of a class in points, from its error and whether it is off by chance.
-
-        A dash where there is none: for a loss without points, and where an estimate of 0 or below
-        stands beside a class that is off by more than chance.
-        """
-        if not self.in_points or (error <= 0 and off):
-            return "-"
-        return numbers.points(max(error, 0.0) ** (0.5 if self.norm is None else 1))
-
     def class_grid(self, most: int = SHOWN, name: int = 20) -> list[tuple[str, ...]]:
         """The classes with the strongest evidence, as a table whose first row is its head."""
         if self.per_class is None or self.evidence is None:
             return []
-        found = self.evidence
-        head = ("class", "predicted", "observed", "gap (95% CI), points", "typical", "share", "")
-        words = found.directions
-        rows: list[tuple[str, ...]] = [head]
-        for k in found.order(self.per_class)[:most].tolist():
-            part = self.class_share(k)
-            rows.append(
-                (
-                    numbers.shortened(self.classes[k], name),
-                    numbers.percent(float(found.mean_prediction[k])),
-                    numbers.percent(float(found.frequency[k])),
-                    gap_with_interval(found, k),
-                    self.class_gap(float(self.per_class[k]), off=bool(found.findings[k])),
-                    "-" if part is None else f"{part:.0%}",
-                    words[k],
-                )
-            )
-        return rows
+        lines = class_lines(self, self.evidence, dict(enumerate(self.per_class.tolist())))
+        return [class_head(CONFIDENCE), *(line.cells(name) for line in lines[:most])]
 
     # ---- as a whole ------------------------------------------------------------------
 
@@ -419,16 +404,18 @@ class Described:
     def __str__(self) -> str:
         """A short table."""
         lines = [self.title, "", *wrapped(self._said, "  ", WIDE), ""]
-        lines += text_rows([self.gap_row(), *self.side_rows(), *self.average_rows()], WIDE)
+        told = self.told()
+        lines += text_rows([told.gap, *told.sides, *told.averages], WIDE)
         grid = self.class_grid(name=NAME - 14)
         if grid:
             lines += ["", *columns(grid, left=(0, 3, 6))]
             lines += _more(len(self.classes), len(grid) - 1, self.evidence)
-        return "\n".join([*lines, "", "Details", *text_rows(self.detail_rows(), WIDE)])
+        return "\n".join([*lines, "", "Details", *text_rows(told.details, WIDE)])
 
     def _repr_html_(self) -> str:
         """The table and a small diagram, for notebooks."""
-        rows = [self.gap_row(), *self.side_rows(), *self.average_rows(), *self.detail_rows()]
+        told = self.told()
+        rows = [told.gap, *told.sides, *told.averages, *told.details]
         return framed(self.title, self._said, rows, self._picture(), self.class_grid())
 
     def _picture(self) -> str:
@@ -443,12 +430,6 @@ class Described:
         return svg.split_bar(self.value / self.risk) if self.risk > 0 else ""
 
 
-def gap_with_interval(found: ClassEvidence, k: int) -> str:
-    """The mean gap of a class with its interval, in points."""
-    gap = numbers.points(float(found.gaps[k]), signed=True)
-    return f"{gap} ({numbers.points_between(found.low[k], found.high[k], signed=True)})"
-
-
 def _more(n_classes: int, shown: int, found: ClassEvidence | None) -> list[str]:
     """How many classes are not shown, and how many of all are off beyond chance."""
     assert found is not None
@@ -456,35 +437,6 @@ def _more(n_classes: int, shown: int, found: ClassEvidence | None) -> list[str]:
     rest = f"{n_classes - shown} more classes; " if n_classes > shown else ""
     corrected = f"corrected for {n_classes:,} classes" if n_classes > 1 else ""
     return [f"  {rest}{off} of {n_classes:,} are off by more than chance ({corrected})"]
-
-
-def _binary_rows(found: BinarySummary, classes: Sequence[str]) -> list[Row]:
-    subject = f"of class {numbers.shortened(classes[-1], 30)}" if classes else ""
-    digits = numbers.digits_from_one(*found.ratio_interval) if found.sign else 2
-    return [
-        Row("mean predicted", numbers.percent(found.mean_prediction), "", subject),
-        Row("observed", numbers.percent(found.frequency)),
-        Row(
-            "predicted / observed",
-            numbers.ratio(found.ratio, digits),
-            numbers.ratio_between(*found.ratio_interval, digits),
-            found.direction,
-            help.RATIO,
-        ),
-        Row(
-            "calibration slope",
-            f"{found.slope:.2f}",
-            numbers.ratio_between(*found.slope_interval),
-            "1 is ideal",
-            help.SLOPE,
-        ),
-        Row(
-            "calibration intercept",
-            f"{found.intercept:.2f}",
-            numbers.ratio_between(*found.intercept_interval),
-            "0 is ideal",
-        ),
-    ]
 
 
 def _ends(interval: tuple[float, float]) -> str:

@@ -15,6 +15,7 @@ from riskalign.display.numbers import number
 from riskalign.equations.arrays import FloatArray, floored_log
 from riskalign.equations.losses import ProperLoss
 from riskalign.estimate import calibration_error
+from riskalign.inference.null import one_per_row, systematic_rows
 from riskalign.options import notion_of
 from riskalign.recalibration.calibrators import CALIBRATORS, cross_fitted
 from riskalign.recalibration.kernel import order_of_content
@@ -166,6 +167,22 @@ def recalibration_gains(
     """
     sample = as_sample(y_true, y_prob, sample_weight, from_logits, normalize, ignore_index, classes)
     return Gains(gains_of(some_rows(sample), methods, notion, loss))
+
+
+def gains_of_drawn(
+    sample: Sample,
+    most: int | None,
+    methods: Sequence[str] | None,
+    notion: str | None,
+    loss: str | ProperLoss,
+) -> list[Gain]:
+    """The gains on so many samples at most, by default as many as `recalibration_gains` looks at.
+
+    A row of a sketch may stand for many equal samples: it is drawn as often as it occurs.
+    """
+    most = most_rows(len(sample.classes)) if most is None else most
+    rows = np.sort(systematic_rows([sample], most))  # again in the order without meaning
+    return gains_of(one_per_row(sample).take(rows), methods, notion, loss)
 
 
 def gains_of(
