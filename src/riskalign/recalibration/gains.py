@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,15 +14,19 @@ from riskalign.display.notebook import framed
 from riskalign.display.numbers import number
 from riskalign.equations.arrays import FloatArray, floored_log
 from riskalign.equations.losses import ProperLoss
-from riskalign.estimate import calibration_error
 from riskalign.inference.null import one_per_row, systematic_rows
+from riskalign.methods import KernelSmoother
 from riskalign.options import notion_of
+from riskalign.pipeline import error_of, sketched_case
 from riskalign.recalibration.calibrators import CALIBRATORS, cross_fitted
 from riskalign.recalibration.kernel import order_of_content
 
 MOST_ROWS, MOST_NUMBERS = 20_000, 50_000
 """Rows, and probabilities, that are looked at: the rows with the smallest hash, if there are more.
 A gain that matters shows in these, and a report should not wait for the others."""
+
+METHOD = KernelSmoother()
+"""How errors before and after are estimated."""
 
 FOLDS = 3
 """Folds of the cross-fitting. Five take twice the time, and say the same."""
@@ -198,15 +202,9 @@ def gains_of(
         methods = ("temperature", "platt" if two else "vector", "kernel")
 
     def error(f: FloatArray) -> float:
-        result = calibration_error(
-            sample.labels,
-            f,
-            notion=notion,
-            loss=loss,
-            sample_weight=sample.weights,
-            progress=False,
-        )
-        return result.value
+        own = replace(sample, probabilities=f)
+        case = sketched_case(own, notion, loss, "auto", weighted=True)
+        return error_of(case, METHOD, progress=False).value
 
     if notion_of(notion, n_classes).per_class:
         announce_errors(n_classes, 1 + len(methods))

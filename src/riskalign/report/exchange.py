@@ -105,17 +105,17 @@ def _class(screen: Screen, line: ClassLine) -> dict[str, Any]:
 
 def to_json(screen: Screen, checks: Sequence[Checked] = (), /, **facts: Any) -> str:
     """The screen and its gates as JSON."""
-    content = _plain(to_dict(screen, checks, **facts))
+    content = plain(to_dict(screen, checks, **facts))
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """The same without numbers that JSON does not have."""
     if isinstance(value, float):
         return finite(value)
     if isinstance(value, dict):
-        return {key: _plain(part) for key, part in value.items()}
-    return [_plain(part) for part in value] if isinstance(value, list) else value
+        return {key: plain(part) for key, part in value.items()}
+    return [plain(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def to_csv(screen: Screen) -> str:

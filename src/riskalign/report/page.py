@@ -14,7 +14,7 @@ from typing import Any
 from riskalign.equations.arrays import FloatArray
 from riskalign.report import sections
 from riskalign.report.diagrams import GRID, LINEAR_EDGES, LOGIT_EDGES, LOGIT_END, Diagram
-from riskalign.report.exchange import to_dict
+from riskalign.report.exchange import plain, to_dict
 from riskalign.report.screen import Screen
 from riskalign.report.words import Words, tell
 
@@ -106,7 +106,7 @@ def _hash(text: str) -> str:
 
 def _json(data: object) -> str:
     """JSON that is inert inside a script element, whatever names it holds."""
-    text = json.dumps(sections.plain(data), separators=(",", ":"), allow_nan=False)
+    text = json.dumps(plain(data), separators=(",", ":"), allow_nan=False)
     for letter in "<>&":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
     return text

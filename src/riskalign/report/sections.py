@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import html
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from riskalign.data.notions import NOTIONS
 from riskalign.display import help, numbers
@@ -29,15 +27,6 @@ RULE = (
 
 BAR, HALF = 120, 60
 """Width of an interval bar, and where its 0 is."""
-
-
-def plain(value: Any) -> Any:
-    """The same without numbers that JSON does not have."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: plain(part) for key, part in value.items()}
-    return [plain(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def tip(text: str) -> str:

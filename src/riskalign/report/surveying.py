@@ -150,11 +150,11 @@ def survey(
     screen = replace(screen, hard=hard, impossible=_impossible(case))
     yield screen
     if many:
-        steps = _of_many_classes(screen, sketch, case)
+        steps = _of_many_classes(screen, case)
     elif case.notion.whole_rows:
-        steps = _of_whole_rows(screen, sketch, case)
+        steps = _of_whole_rows(screen, case)
     else:
-        steps = _of_one_probability(screen, sketch, case, top_label)
+        steps = _of_one_probability(screen, case, top_label)
     for screen in steps:
         yield screen
     yield from _finished(screen, sketch, case)
@@ -202,12 +202,9 @@ def _one(case: Case) -> Problem:
     return case.problems[0] if case.notion.is_one_class else case.top
 
 
-def _estimated(
-    screen: Screen, sketch: CalibrationSketch, notion: str | None = None
-) -> CalibrationResult:
-    options = screen.options
-    case = sketch.case(options.loss, notion)
-    return replace(error_of(case, options.method, options.level), rows=None)
+def _estimated(screen: Screen, case: Case) -> CalibrationResult:
+    """The error of a case, without the rows behind it."""
+    return replace(error_of(case, screen.options.method, screen.options.level), rows=None)
 
 
 def _curve(screen: Screen, result: CalibrationResult, case: Case) -> list[Diagram]:
@@ -220,10 +217,8 @@ def _curve(screen: Screen, result: CalibrationResult, case: Case) -> list[Diagra
     return list(track(steps, len(case.problems), "diagrams", progress=False))
 
 
-def _of_one_probability(
-    screen: Screen, sketch: CalibrationSketch, case: Case, top_label: bool
-) -> Iterator[Screen]:
-    result = _estimated(screen, sketch)
+def _of_one_probability(screen: Screen, case: Case, top_label: bool) -> Iterator[Screen]:
+    result = _estimated(screen, case)
     own = as_top_label(result) if top_label else result
     screen = replace(screen, result=own, stage=_drawing(screen))
     yield screen
@@ -233,11 +228,12 @@ def _of_one_probability(
     yield screen
 
 
-def _of_whole_rows(screen: Screen, sketch: CalibrationSketch, case: Case) -> Iterator[Screen]:
-    top = _estimated(screen, sketch, TOP_LABEL.name)
+def _of_whole_rows(screen: Screen, case: Case) -> Iterator[Screen]:
+    of_top = case.of_top_label()
+    top = _estimated(screen, of_top)
     screen = replace(screen, top=top, stage="classes")
     yield screen
-    result = _estimated(screen, sketch)
+    result = _estimated(screen, case)
     screen = replace(screen, result=result, stage=_drawing(screen))
     if result.per_class is not None:
         errors = {k: ClassError(value) for k, value in enumerate(result.per_class.tolist())}
@@ -248,7 +244,7 @@ def _of_whole_rows(screen: Screen, sketch: CalibrationSketch, case: Case) -> Ite
                 errors[k] = replace(errors[k], interval=(low, high))
         screen = replace(screen, class_errors=errors)
     yield screen
-    for diagram in _curve(screen, top, case.of_top_label()):
+    for diagram in _curve(screen, top, of_top):
         screen = replace(screen, top_diagram=diagram)
     if result.per_class is not None:
         errors = dict(screen.class_errors)
@@ -258,21 +254,22 @@ def _of_whole_rows(screen: Screen, sketch: CalibrationSketch, case: Case) -> Ite
     yield screen
 
 
-def _of_many_classes(screen: Screen, sketch: CalibrationSketch, case: Case) -> Iterator[Screen]:
-    result = _estimated(screen, sketch, TOP_LABEL.name)
+def _of_many_classes(screen: Screen, case: Case) -> Iterator[Screen]:
+    of_top = case.of_top_label()
+    result = _estimated(screen, of_top)
     evidence = ClassEvidence.of(case.problems, case.n_samples, screen.options.confidence)
     screen = replace(screen, result=result, evidence=evidence, stage="classes")
     yield screen
     errors: dict[int, ClassError] = {}
     for k in evidence.order()[:WORST].tolist():
         one = case.of_class(k)
-        found = error_of(one, screen.options.method, screen.options.level)
+        found = _estimated(screen, one)
         drawn = _curve(screen, found, one)
         errors[k] = ClassError(found.value, found.interval, drawn[0] if drawn else None)
         screen = replace(screen, class_errors=dict(errors))
         yield screen
     screen = replace(screen, stage=_drawing(screen))
-    for diagram in _curve(screen, result, case.of_top_label()):
+    for diagram in _curve(screen, result, of_top):
         screen = replace(screen, diagram=diagram)
     yield screen
 
