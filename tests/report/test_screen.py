@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import riskalign as ra
-from riskalign.cli.gates import Check, Limit, check_gates, check_limit
+from riskalign.cli.gates import Limit, check_gates, check_limit
 from riskalign.cli.meter import Meter
 from riskalign.display import svg
 from riskalign.display.judgement import Thresholds, judge
@@ -20,7 +20,7 @@ from riskalign.methods import KernelSmoother
 from riskalign.recalibration.gains import Gain
 from riskalign.report import Options, screen_of, summarize, survey
 from riskalign.report.advice import Advice
-from riskalign.report.exchange import to_csv, to_json, to_junit, to_markdown
+from riskalign.report.exchange import Check, to_csv, to_json, to_junit, to_markdown
 from riskalign.report.page import to_html
 from riskalign.report.sections import class_section
 from riskalign.report.text import text_lines

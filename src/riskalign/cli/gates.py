@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from riskalign.data.notions import NOTIONS
 from riskalign.display.numbers import number, points
 from riskalign.inference.comparison import Comparison
+from riskalign.report.exchange import Check
 from riskalign.report.screen import Screen
 from riskalign.report.words import Answer, tell
 
@@ -78,22 +79,6 @@ def limit_of(text: str) -> Limit:
         return Limit.parse(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
-
-
-@dataclass(frozen=True)
-class Check:
-    """One comparison of a gate.
-
-    Attributes
-    ----------
-    name : what is compared
-    failed : whether the model may not pass
-    message : what was found
-    """
-
-    name: str
-    failed: bool
-    message: str
 
 
 def check_gates(limit: Limit | None, metric: str, upper: bool) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 
 import riskalign
-from riskalign.cli.gates import Check, check_baseline, check_gates, check_limit
-from riskalign.cli.meter import Meter
+from riskalign.cli.gates import check_baseline, check_gates, check_limit
+from riskalign.cli.meter import metered
 from riskalign.cli.output import check_outputs, print_lines, write_output
 from riskalign.cli.reading import (
     SketchSource,
@@ -25,7 +25,7 @@ from riskalign.data.files.writing import is_rewritable
 from riskalign.display.table import wrapped
 from riskalign.methods import EqualWidthBins, KernelSmoother
 from riskalign.methods.method import Method
-from riskalign.report.exchange import to_csv, to_json, to_junit, to_markdown
+from riskalign.report.exchange import Check, to_csv, to_json, to_junit, to_markdown
 from riskalign.report.page import Provenance, to_html
 from riskalign.report.screen import Options, Screen
 from riskalign.report.surveying import survey
@@ -116,16 +116,20 @@ def _surveyed(
     options: argparse.Namespace, asked: Options, file: PredictionFile | SketchSource
 ) -> tuple[Screen | None, bool]:
     """The screen as far as it became known, and whether Ctrl-C ended the work."""
-    meter, screen = Meter(), None
+    screen = None
     try:
-        with meter.listening():
-            meter.stage("reading")
-            sketch = sketch_of(options, file)
-            for screen in survey(sketch, asked, notion=options.notion, top_label=file.top_label):
-                meter.stage(screen.stage, screen.stages)
+        for screen in metered(_survey(options, asked, file)):  # noqa: B007
+            pass  # the last one is wanted
     except KeyboardInterrupt:
         return screen, True
     return screen, False
+
+
+def _survey(
+    options: argparse.Namespace, asked: Options, file: PredictionFile | SketchSource
+) -> Iterator[Screen]:
+    sketch = sketch_of(options, file)
+    yield from survey(sketch, asked, notion=options.notion, top_label=file.top_label)
 
 
 def _baseline(

@@ -6,7 +6,8 @@ import csv
 import io
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 from riskalign.display.averages import finite
@@ -25,23 +26,23 @@ FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", 
 """First letters of a cell that spreadsheets take for a formula; the last four are full-width."""
 
 
-class Checked(Protocol):
-    """The outcome of one gate."""
+@dataclass(frozen=True)
+class Check:
+    """The outcome of one gate.
 
-    @property
-    def name(self) -> str:
-        """What was compared."""
+    Attributes
+    ----------
+    name : what is compared
+    failed : whether the model may not pass
+    message : what was found
+    """
 
-    @property
-    def failed(self) -> bool:
-        """Whether the gate failed."""
-
-    @property
-    def message(self) -> str:
-        """What was found."""
+    name: str
+    failed: bool
+    message: str
 
 
-def to_dict(screen: Screen, checks: Sequence[Checked] = (), /, **facts: Any) -> dict[str, Any]:
+def to_dict(screen: Screen, checks: Sequence[Check] = (), /, **facts: Any) -> dict[str, Any]:
     """The screen and its gates as JSON-ready types; `facts` say where it comes from."""
     result, scores, said = screen.result, screen.scores, tell(screen)
     return {
@@ -103,7 +104,7 @@ def _class(screen: Screen, line: ClassLine) -> dict[str, Any]:
     }
 
 
-def to_json(screen: Screen, checks: Sequence[Checked] = (), /, **facts: Any) -> str:
+def to_json(screen: Screen, checks: Sequence[Check] = (), /, **facts: Any) -> str:
     """The screen and its gates as JSON."""
     content = plain(to_dict(screen, checks, **facts))
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
@@ -147,12 +148,12 @@ def harmless(value: object) -> object:
     return value
 
 
-def to_markdown(screen: Screen, heading: str, checks: Sequence[Checked] = ()) -> str:
+def to_markdown(screen: Screen, heading: str, checks: Sequence[Check] = ()) -> str:
     """The screen for a GitHub step summary or a pull request."""
     return "\n".join(_markdown_lines(screen, heading, checks)) + "\n"
 
 
-def _markdown_lines(screen: Screen, heading: str, checks: Sequence[Checked]) -> Iterator[str]:
+def _markdown_lines(screen: Screen, heading: str, checks: Sequence[Check]) -> Iterator[str]:
     said = tell(screen)
     yield f"## {_cell(said.headline)}"
     yield ""
@@ -202,7 +203,7 @@ def _cell(text: str) -> str:
     return line
 
 
-def to_junit(screen: Screen, heading: str, checks: Sequence[Checked], text: str) -> str:
+def to_junit(screen: Screen, heading: str, checks: Sequence[Check], text: str) -> str:
     """The gates as JUnit test cases; without a gate, one case that passes."""
     failures = sum(check.failed for check in checks)
     cases = []

@@ -137,7 +137,7 @@ def _data(screen: Screen, said: Words, origin: Provenance) -> dict[str, Any]:
     first = 0
     if worst is not None and worst.per_class is not None:
         first = next((i for i, each in enumerate(drawn) if each["tab"] == "classes"), 0)
-    rare = screen.diagram is not None and screen.one_class
+    rare = screen.diagram is not None and said.one_class
     return {
         "grid": GRID.round(6).tolist(),
         "linear_edges": LINEAR_EDGES.round(6).tolist(),
@@ -158,7 +158,7 @@ def _drawn(screen: Screen, said: Words) -> list[dict[str, Any]]:
     if screen.top_diagram is not None:
         found.append(_diagram(screen.top_diagram, "confidence", "the predicted class"))
     if screen.diagram is not None:
-        if screen.one_class:
+        if said.one_class:
             name = f"class {screen.diagram.name}"
             found.append(_diagram(screen.diagram, "class", name))
         else:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from riskalign.data.notions import NOTIONS
 from riskalign.display.judgement import DEFAULT, Thresholds, Verdict
 from riskalign.equations.evidence import ClassEvidence
 from riskalign.equations.losses import ProperLoss
@@ -140,8 +139,3 @@ class Screen:
     def grade(self) -> str:
         """The worst grade of all answers."""
         return "unclear" if self.worst is None else self.verdict_of(self.worst).grade
-
-    @property
-    def one_class(self) -> bool:
-        """Whether the report is about the probability of one class."""
-        return NOTIONS[self.notion].is_one_class

@@ -72,7 +72,7 @@ def _cards(screen: Screen, said: Words) -> Iterator[tuple[Row, str, str]]:
         yield row, note, row.note if answer.told.in_points else ""
         if answer is said.answers[0]:
             yield from _average_cards(answer.told.averages, level)
-    if screen.scores is not None and len(said.answers) == 1 and not screen.one_class:
+    if screen.scores is not None and len(said.answers) == 1 and not said.one_class:
         row = next(row for row in said.rows if row.name == "accuracy")
         yield row, f"mean confidence {numbers.percent(screen.scores.confidence)}", ""
     if said.ece is not None and not any(answer.is_ece for answer in said.answers):

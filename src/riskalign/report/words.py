@@ -62,7 +62,7 @@ class Words:
     headline : the verdict in a few words, such as "Confidence is good; class probabilities are
         poor"
     subject : how much was looked at
-    positive : the class whose probability a binary report is about
+    one_class, positive : whether the report is about the probability of one class, and that class
     answers : what is said of each answer, the confidence first
     sentences : one per answer, then the classes that stand out
     rows, details : the numbers of the first screen, and what is behind them
@@ -74,6 +74,7 @@ class Words:
 
     headline: str
     subject: str
+    one_class: bool
     positive: str
     answers: tuple[Answer, ...]
     sentences: tuple[str, ...]
@@ -94,7 +95,8 @@ def tell(screen: Screen) -> Words:
     >>> import riskalign as ra
     >>> from riskalign.report import summarize
     >>> data = ra.datasets.temperature(1000, 3, t2=0.6, seed=0)
-    >>> tell(summarize(data.y_true, data.y_prob, pictures=False)).headline
+    >>> screen = summarize(data.y_true, data.y_prob, pictures=False, advice=False)
+    >>> tell(screen).headline
     'Confidence and class probabilities are poor'
     """
     positive = shortened(screen.classes[-1], NAME) if screen.classes else "1"
@@ -103,7 +105,7 @@ def tell(screen: Screen) -> Words:
         errors = {k: found.value for k, found in screen.class_errors.items()}
         classes = class_lines(screen.result, screen.evidence, errors)
     answers = tuple(_answer(screen, result, positive, classes) for result in screen.answers)
-    one_class = screen.one_class
+    one_class = NOTIONS[screen.notion].is_one_class
     grades = str(screen.options.thresholds)
     if one_class:
         grades += f"; at best poor if too high or low by a factor above {FACTOR} on average"
@@ -117,6 +119,7 @@ def tell(screen: Screen) -> Words:
     return Words(
         headline=_headline(answers),
         subject=f"{screen.n_samples:,} rows{of_classes}",
+        one_class=one_class,
         positive=positive,
         answers=answers,
         sentences=tuple(_sentences(screen, answers, classes, positive)),
