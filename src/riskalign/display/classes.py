@@ -30,6 +30,10 @@ class Whole(Protocol):
         """Its parts ``(K,)``, None where it is not about classes."""
 
     @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes."""
+
+    @property
     def norm(self) -> str | None:
         """The norm that it is, None for a divergence."""
 
@@ -103,7 +107,7 @@ def class_lines(whole: Whole, found: ClassEvidence, errors: Mapping[int, float])
     least = whole.value if whole.interval is None else whole.interval[0]
     power = 0.5 if whole.norm is None else 1
     lines = []
-    order = found.order(np.array([errors.get(k, -math.inf) for k in range(len(found.names))]))
+    order = found.order(np.array([errors.get(k, -math.inf) for k in range(len(gaps))]))
     for k in order.tolist():
         error, typical, share = errors.get(k), "-", None
         if error is not None and in_points and (error > 0 or not directions[k]):
@@ -114,7 +118,7 @@ def class_lines(whole: Whole, found: ClassEvidence, errors: Mapping[int, float])
         lines.append(
             ClassLine(
                 k,
-                found.names[k],
+                whole.classes[k],
                 float(found.counts[k]),
                 float(found.mean_prediction[k]),
                 float(found.frequency[k]),

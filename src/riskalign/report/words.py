@@ -97,7 +97,7 @@ def tell(screen: Screen) -> Words:
     >>> data = ra.datasets.temperature(1000, 3, t2=0.6, seed=0)
     >>> screen = summarize(data.y_true, data.y_prob, pictures=False, advice=False)
     >>> tell(screen).headline
-    'Confidence and class probabilities are poor'
+    'Confidence is poor to bad; class probabilities are poor'
     """
     positive = shortened(screen.classes[-1], NAME) if screen.classes else "1"
     classes: list[ClassLine] = []
