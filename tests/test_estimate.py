@@ -274,6 +274,17 @@ def test_the_observed_gap_and_its_standard_error(notion, sharpness, scale):
     close(gaps.gap_interval, [gaps.gap - reach, gaps.gap + reach])
 
 
+@pytest.mark.parametrize("p", [0.01, 0.5, 0.99])
+@pytest.mark.parametrize("n", [2, 3, 10])
+def test_intervals_of_mean_differences_are_possible(n, p):
+    """Differences of probabilities lie between -1 and 1, and means of labels at most at 1."""
+    y = np.arange(n) % 2
+    found = ra.calibration_error(y, np.full(n, p), confidence=0.99)
+    low, high = found.overconfidence.gap_interval
+    assert -1 <= low <= found.overconfidence.gap <= high <= 1
+    assert p <= found.binary.ratio_interval[0] * (1 + 1e-12)
+
+
 def test_the_classwise_l2_error_has_no_factor_two():
     case = SAMPLES[3]
     result = ra.calibration_error(

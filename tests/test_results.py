@@ -463,6 +463,7 @@ def test_one_line_names_the_norm_and_one_bandwidth():
     [
         (1.74, (1.5, 2.1), ("1.7", "1.5", "2.1")),
         (0.4976, (0.4925, 0.5025), ("2.01", "1.99", "2.03")),  # the ends differ
+        (1.247, (1.193, 1.304), ("1.25", "1.19", "1.30")),  # the ratio is not its lower end
         (np.inf, (2122.1, np.inf), ("inf", "2,122", "inf")),
         (1.01, (0.99, 1.03), ("1.01", "0.99", "1.03")),
     ],
@@ -471,3 +472,34 @@ def test_digits_of_a_factor(mean, ends, expected):
     data = ra.datasets.calibrated(50, 2, seed=0)
     found = ra.calibration_error(data.y_true, data.y_prob, confidence=0.95).binary
     assert dataclasses.replace(found, ratio=mean, ratio_interval=ends).factor() == expected
+
+
+def test_intervals_have_a_head_and_norms_their_names():
+    data = ra.datasets.temperature(400, 3, t2=0.6, seed=0)
+    options = {"notion": "top-label", "confidence": 0.9}
+    found = ra.calibration_error(data.y_true, data.y_prob, **options)
+    assert re.search(r"^ +90% CI$", str(found), re.MULTILINE)
+    assert "<td>90% CI</td>" in found._repr_html_()
+    mean = ra.calibration_error(data.y_true, data.y_prob, norm="l1", **options)
+    assert "the mean gap between predicted and true probability is" in mean.sentence()
+    largest = ra.calibration_error(
+        data.y_true, data.y_prob, notion="top-label", method=ra.EqualWidthBins(15, norm="max")
+    )
+    assert largest.sentence().startswith("The largest gap between")
+
+
+def test_no_part_of_the_risk_is_drawn_for_norms_and_statistics():
+    data = ra.datasets.temperature(400, 3, t2=0.6, seed=0)
+    for method in (ra.EqualWidthBins(15, norm="l1"), ra.Spiegelhalter()):
+        found = ra.calibration_error(data.y_true, data.y_prob, notion="top-label", method=method)
+        assert "<svg" not in found._repr_html_()
+    assert "calibration error" not in str(found)  # of a statistic
+    assert repr(found).startswith("<CalibrationResult: top-label, spiegelhalter, value=")
+
+
+def test_small_curves_are_dotted_where_few_rows_lie():
+    data = ra.datasets.temperature(20, 2, seed=0)
+    found = ra.calibration_error(data.y_true, data.y_prob, confidence=0.95)
+    assert found._repr_html_().count('stroke-dasharray="0.1 4"') == found._repr_html_().count(
+        "<polyline"
+    )

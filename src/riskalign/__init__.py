@@ -1,4 +1,4 @@
-"""Calibration errors of classifiers, with the bandwidth found by risk alignment."""
+"""Calibration errors of classifiers, from smooth estimates of E[y | f] without bins."""
 
 from typing import TYPE_CHECKING, Any
 

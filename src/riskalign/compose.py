@@ -1,4 +1,4 @@
-"""From what a method says of a case to the one result that a user reads."""
+"""The one constructor of results: from the outcome of a method to what users get."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ def _class_at_rows(
 
 
 def _one_class_note(case: Case) -> str:
-    """A word on labels that are all of one class."""
+    """A note if all labels are of one class."""
     labels = case.sample.labels
     of_classes = case.notion.is_one_class or case.notion.per_class
     if not of_classes or not len(labels) or (labels != labels[0]).any():
@@ -240,7 +240,7 @@ def _one_class_note(case: Case) -> str:
 
 
 def _sample_note(case: Case) -> str:
-    """A word on an error that comes from a part of the rows, with the size of that part."""
+    """A note if an error comes from a part of the rows, with the size of that part."""
     if case.complete or not case.notion.joint or case.state is None:
         return ""
     return (

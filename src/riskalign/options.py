@@ -1,4 +1,4 @@
-"""What a user may say: strings become objects here, once. Nothing is computed."""
+"""Arguments are checked, and strings become objects, here and only here; nothing is computed."""
 
 from __future__ import annotations
 

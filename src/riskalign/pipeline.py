@@ -1,4 +1,4 @@
-"""From a sample to a case, and from a case to its result: every door leads through here."""
+"""From a sample to a case, and from a case to its result: every calibration error passes here."""
 
 from __future__ import annotations
 

@@ -413,3 +413,13 @@ def test_tables_of_gains_and_numbers_fit(browser, pages, width):
         ".filter((cell) => cell.getBoundingClientRect().right > innerWidth).length"
     )
     assert browser.run(wide) == 0
+
+
+@pytest.mark.parametrize(("width", "media"), [(1100, ""), (718, "print")])
+def test_the_table_of_classes_fits(browser, pages, width, media):
+    """No column is cut on a usual screen, nor on a sheet of paper (A4 with Chromium's margins)."""
+    browser.open(pages / "ten.html", width=width)
+    browser.call("Emulation.setEmulatedMedia", media=media)
+    right = "document.getElementById('class-table').getBoundingClientRect().right"
+    assert browser.run(f"{right} <= innerWidth")
+    browser.call("Emulation.setEmulatedMedia", media="")

@@ -90,6 +90,29 @@ class TestReport:
         assert code == 2
         assert "--notion classwise needs the probabilities of all classes" in one_line(err)
 
+    def test_confidence_and_outcome(self, run, tmp_path):
+        generator = np.random.default_rng(0)
+        said = generator.choice([0.3, 0.6, 0.9], 600)  # a confidence may be below 1/2
+        right = generator.random(600) < 0.7 * said
+        lowered = np.where(said < 0.5, 0.2, 0.7 * said)
+        for name, values in (("said", said), ("lowered", lowered)):
+            lines = [f"{c},{r}" for c, r in zip(values, right, strict=True)]
+            (tmp_path / f"{name}.csv").write_text("confidence,correct\n" + "\n".join(lines) + "\n")
+        paths = [tmp_path / f"{name}.csv" for name in ("said", "lowered")]
+        code, out, _ = run("report", paths[0], *FAST)
+        assert code == 0
+        assert out.startswith("said.csv: right or wrong from 'correct', confidence from 'confid")
+        assert "CONFIDENCE IS" in out
+        assert f"right {right.mean():.1%} of the time: it is over-confident" in " ".join(
+            out.split()
+        )
+        code, out, _ = run("compare", *paths)
+        assert code == 0
+        assert "lowered.csv is calibrated better" in out
+        for notion in ((), ("--notion", "top-label")):
+            assert run("report", paths[0], *FAST, *notion, "--worse-than", paths[1])[0] == 1
+            assert run("report", paths[1], *FAST, *notion, "--worse-than", paths[0])[0] == 0
+
     def test_names(self, run, three, tmp_path):
         names = ["ost", "süd-west", "\x1b[31mred\x07"]
         path = tmp_path / "a.csv"
@@ -271,6 +294,15 @@ class TestReport:
         code, out, err = run("report", file, *FAST, *gate)
         assert (code, out) == (2, "")
         assert "the ECE has none" in one_line(err)
+
+    @pytest.mark.parametrize("method", [("--bins", "10"), ("--estimator", "plugin")])
+    def test_upper_needs_an_interval(self, run, file, method):
+        """Without one, nothing shows that the error is below the limit."""
+        gate = ("--fail-above", "90pts", "--upper")
+        code, _, err = run("report", file, *FAST, *method, *gate)
+        assert code == 2
+        assert "--upper compares the end of an interval, and there is none" in one_line(err)
+        assert run("report", file, *FAST, *method, *gate[:2])[0] == 0
 
     def test_percentages_are_told(self, run, three, tmp_path):
         path = tmp_path / "percent.npz"

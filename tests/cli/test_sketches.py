@@ -1,6 +1,8 @@
 """`riskalign sketch`, `merge`, `history`, and reports of sketches and folders."""
 
 import json
+import re
+import weakref
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +12,7 @@ from matplotlib import pyplot as plt
 from scipy.special import expit
 
 import riskalign as ra
-from riskalign.cli import main
+from riskalign.cli import main, sketches
 
 
 def rows(seed, n=600, factor=1.2):
@@ -119,6 +121,24 @@ class TestSketch:
             assert main(["sketch", str(path), "-o", parts[-1]]) == 0
         assert main(["merge", *parts, "-o", str(tmp_path / "all.sketch")]) == 0
         assert loaded(tmp_path / "all.sketch").to_bytes() == whole.to_bytes()
+
+    def test_one_at_a_time(self, whole, tmp_path, monkeypatch):
+        """Those of many classes are large: a folder of them need not fit into memory."""
+        path, alive, most = tmp_path / "a.sketch", weakref.WeakSet(), []
+        path.write_bytes(whole.to_bytes())
+
+        def load(path):
+            alive.add(found := loaded(path))
+            most.append(len(alive))
+            return found
+
+        monkeypatch.setattr(sketches, "load_sketch", load)
+        for command in ("merge", "sketch"):
+            arguments = [command, *[str(path)] * 6, "-o", str(tmp_path / "b.sketch")]
+            assert main(arguments) == 0
+        assert len(most) == 12
+        assert max(most) <= 3
+        assert loaded(tmp_path / "b.sketch").n_samples == 6 * whole.n_samples
 
     def test_sketches_that_do_not_merge(self, tmp_path, capsys):
         (tmp_path / "a.sketch").write_bytes(ra.CalibrationSketch().to_bytes())
@@ -248,17 +268,19 @@ class TestHistory:
     def test_typical_gaps_are_shown_in_points(self, days, capsys):
         assert main(["history", str(days / "days"), "--reference", "3"]) == 0
         lines = capsys.readouterr().out.splitlines()
-        assert lines[0].startswith("In percentage points: typical gap, and mean")
+        assert lines[0].startswith("In percentage points: typical gap, and bias (mean pred")
         result = ra.CalibrationHistory.load(days / "days")["2026-01-06"].calibration_error(
             confidence=0.95
         )
-        (row,) = [line for line in lines if line.startswith("2026-01-06")]
+        (row,) = [line for line in lines if line.startswith("  2026-01-06")]
         low, high = (100 * end for end in result.gap_interval)
         assert f"{100 * result.gap:.1f}  " in row
         assert f"{low:.1f} to {high:.1f}" in row
         assert row.endswith("alarm")
         assert main(["history", str(days / "days"), "--loss", "kl"]) == 0
-        assert "percentage points" not in capsys.readouterr().out
+        text = capsys.readouterr().out
+        assert text.startswith("Calibration error, and bias (mean prediction less mean outcome)")
+        assert "typical gap" not in text
 
     def test_a_tolerance_in_points_is_one_of_typical_gaps(self, days):
         out = days / "out.json"
@@ -282,7 +304,12 @@ class TestHistory:
         assert main(command) == 0
         text = capsys.readouterr().out
         assert text.count("2026-01-0") >= 8
-        assert "ALARM at 2026-01-06" in text
+        assert "ALARM at 2026-01-06: the typical gap has grown above" in text
+        words = " ".join(text.split())
+        assert re.search(r"the reference's [\d.]+ points \(tested against [\d.]+ points\)", words)
+        assert re.search(r" bias +95% CI$", text, re.MULTILINE)
+        assert re.search(r"^  2026-01-06 .* [+-][\d.]+ to [+-][\d.]+ +alarm$", text, re.MULTILINE)
+        assert max(map(len, text.splitlines())) <= 80
         content = json.loads(out.read_text())
         assert content["alarm"]["raised"]
         expected = ra.CalibrationHistory.load(days / "days").to_columns()["value"]

@@ -177,9 +177,12 @@ class TestColumns:
     @pytest.mark.parametrize("name", ["correct", "is_correct"])
     def test_confidence_and_outcome(self, tmp_path, name):
         text = f"{name},confidence\nTrue,0.9\nFalse,0.8\ntrue,0.5\n"
-        found = open_predictions(write(tmp_path / "a.csv", text)).read()
-        assert found.labels.tolist() == [1, 0, 1]
-        assert found.scores.tolist() == [0.9, 0.8, 0.5]
+        file = open_predictions(write(tmp_path / "a.csv", text))
+        assert file.top_label
+        assert file.classes is None
+        assert file.description == f"right or wrong from '{name}', confidence from 'confidence'"
+        assert file.read().labels.tolist() == [1, 0, 1]
+        assert file.read().scores.tolist() == [0.9, 0.8, 0.5]
         layout = find_layout([name, "pred", "confidence"])
         assert (layout.label, layout.scores, layout.predicted) == (name, ("confidence",), None)
 
@@ -193,6 +196,8 @@ class TestColumns:
     def test_all_names_of_labels_are_listed(self):
         with pytest.raises(ValueError, match=r"\(y, y_true, label, labels, target, targets, or c"):
             find_layout(["truth", "p"])
+        with pytest.raises(ValueError, match="or the file that holds them with --labels"):
+            find_layout(["p"])
 
     def test_users_words(self, tmp_path):
         columns = ["truth", "cat", "dog", "m1_cat", "m1_dog", "m2_cat", "m2_dog"]

@@ -54,6 +54,13 @@ def test_a_rare_class_has_the_p_value_of_its_count():
     assert found.counts[0] == pytest.approx(12)
 
 
+def test_intervals_of_few_rows_are_possible():
+    y, p = np.array([0, 1, 2]), np.array([[0.2, 0.3, 0.5], [0.2, 0.3, 0.5], [0.1, 0.1, 0.8]])
+    found = evidence(y, p)
+    assert (found.low >= p.mean(axis=0) - 1).all()
+    assert (found.high <= p.mean(axis=0)).all()
+
+
 def test_order_is_by_evidence():
     """A large gap of a few rows comes after a small one of many."""
     n = 10_000

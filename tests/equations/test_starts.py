@@ -8,6 +8,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 import riskalign as ra
+from riskalign.equations import starts
 from riskalign.equations.debiased import FitNoise
 from riskalign.equations.losses import LOSSES
 from riskalign.equations.problem import Problem
@@ -276,3 +277,18 @@ def test_rows_of_several_equal_samples_are_fitted_as_their_samples(single, name)
     np.testing.assert_allclose(
         fit.without_each(table)[each], whole.without_each(expanded), rtol=1e-9
     )
+
+
+def test_a_part_of_many_rows_shows_where_the_fit_begins(monkeypatch):
+    problem = problem_of(400, single=False)
+    whole = FittedStart.of(problem, STARTS["logistic"])
+    monkeypatch.setattr(starts, "MANY", 200)
+    for weights in (np.ones(400), (np.arange(400) % starts.ROUGH > 0) * 1.0):
+        fit = FittedStart.of(replace(problem, weights=weights), STARTS["logistic"])
+        score = weights @ scores(
+            fit.start.features(problem.predictions), problem.columns() - fit.at(problem.predictions)
+        )
+        prior = PRIOR * (fit.parameters - prior_mean(len(fit.parameters)))
+        np.testing.assert_allclose(score, prior, atol=1e-5)
+    again = FittedStart.of(problem, STARTS["logistic"])
+    np.testing.assert_allclose(again.parameters, whole.parameters, rtol=0, atol=1e-8)

@@ -70,7 +70,9 @@ def test_growth_is_found_where_it_began():
     assert alarm.raised
     assert alarm.since == "day 40"
     assert 40 <= int(alarm.at.split()[1]) <= 44
-    assert "ALARM" in str(alarm)
+    assert str(alarm).startswith(f"ALARM at {alarm.at}: the calibration error has grown above")
+    assert repr(alarm).startswith(f"<Alarm: raised at {alarm.at!r}, since 'day 40', 60 windows, ")
+    assert "has grown above" in alarm._repr_html_()
     assert alarm.to_dict()["at"] == alarm.at
     patient = raise_alarm((0.01, Chance(0.0, 1e-5)), windows, alpha=0.01, tolerance=0.02)
     assert not patient.raised

@@ -25,6 +25,19 @@ from riskalign.pipeline import model_of
 from riskalign.smoothing import Tuning
 
 
+@pytest.mark.parametrize("seed", [4, 5])
+def test_no_variance_is_below_zero(seed):
+    """Nodes may have weights below 0, and so may the mean of a variance over them."""
+    g = np.random.default_rng(seed)
+    p = g.dirichlet(np.full(3, 0.3), 1_200) ** 100
+    p[p.sum(axis=1) == 0] = 1
+    p /= p.sum(axis=1, keepdims=True)
+    w = 10 ** g.uniform(-3, 3, 1_200)
+    result = ra.calibration_error(p.argmax(axis=1), p, sample_weight=w, confidence=0.95)
+    assert (result.per_class_standard_error >= 0).all()
+    assert np.isfinite(result.per_class_interval).all()
+
+
 @pytest.mark.parametrize(
     ("family", "least"), [("calibrated", 0.93), ("class bias", 0.90), ("imbalanced", 0.90)]
 )

@@ -13,7 +13,7 @@ import riskalign as ra
 from riskalign.data.notions import NOTIONS
 from riskalign.data.validation import as_sample
 from riskalign.equations import curves
-from riskalign.equations.curves import CurveForm, Knots
+from riskalign.equations.curves import CurveForm, CurveStep, Features, Knots
 from riskalign.equations.kernels import DIRICHLET
 from riskalign.equations.losses import LOSSES
 from riskalign.equations.problem import Problem
@@ -87,6 +87,37 @@ def test_a_level_is_that_of_plain_loops(name, form, n_steps):
                 np.testing.assert_allclose(got.dimension, dimension, rtol=1e-9)
                 shown = problem.loss(problem.points)[np.arange(len(risk)), problem.labels]
                 np.testing.assert_allclose(risk, shown, **CLOSE)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_blocks_of_rows_make_the_same_level(form, monkeypatch):
+    case = CASES["four classes, weights"]
+    (problem,) = problems_of(case, "canonical", "kl")
+    whole = level_of(problem, CurveForm(*form))
+    monkeypatch.setattr(module, "BLOCK", 7)
+    blocks = level_of(problem, CurveForm(*form))
+    for name in ("R", "left_out", "refinement", "within", "parameters"):
+        np.testing.assert_allclose(getattr(blocks, name), getattr(whole, name), **CLOSE)
+    assert blocks.dimension == pytest.approx(whole.dimension, rel=1e-12)
+
+
+@pytest.mark.parametrize("scale", [1.0, 30.0])
+@pytest.mark.parametrize("form", FORMS)
+def test_label_sets_that_share_a_step_have_the_effects_of_one(form, scale):
+    """Also where residuals are so large that parameters are moved as far as they may be."""
+    (problem,) = problems_of(CASES["three classes"], "canonical", "l2")
+    g = FittedStart.of(problem, STARTS["logistic"]).at(problem.predictions)
+    features = Features(problem.predictions, Knots.of(problem, g, CurveForm(*form)))
+    residuals = scale * (problem.columns() - g)
+    total = features.total(residuals)
+    alone, shared = (
+        CurveStep.of(features, g, problem.weights, 1.0, shared=many).left_out_and_let_in(
+            total, residuals, problem.units
+        )
+        for many in (False, True)
+    )
+    for one, other in zip(alone, shared, strict=True):
+        np.testing.assert_allclose(one, other, **CLOSE)
 
 
 @pytest.mark.parametrize("name", ["two classes", "four classes, weights"])

@@ -540,7 +540,9 @@ def test_models_are_compared_with_their_intervals():
     }
     ax = ra.plots.model_comparison(results)
     assert [t.get_text() for t in ax.get_yticklabels()] == ["first", "second"]
-    assert "90% intervals" in ax.get_xlabel()
+    assert ax.get_xlabel() == "binary calibration error (squared error), 90% intervals"
+    shown = [note.get_text().splitlines()[1] for note in ax.texts]
+    assert all(text.startswith("typical gap ") and " pts, risk " in text for text in shown)
     for row, result in enumerate(results.values()):
         interval, dot = ax.lines[2 * row : 2 * row + 2]
         np.testing.assert_array_equal(interval.get_xdata(), result.interval)

@@ -106,6 +106,25 @@ def test_no_error_to_remove():
     )
 
 
+def test_the_change_of_the_log_loss_has_an_interval():
+    """Its standard error is that of the ratio of two means, by resampling rows."""
+    data = ra.datasets.temperature(800, 3, t2=0.6, seed=0)
+    (gain,) = recalibration_gains(data.y_true, data.y_prob, methods=["temperature"])
+    sample = as_sample(data.y_true, data.y_prob)
+    rows = np.arange(800)
+    losses = [
+        -np.log(f[rows, data.y_true]) for f in (data.y_prob, cross_fitted(sample, "temperature", 3))
+    ]
+    generator = np.random.default_rng(0)
+    some = generator.integers(800, size=(2_000, 800))
+    before, after = (own[some].mean(axis=1) for own in losses)
+    assert gain.change_error == pytest.approx((after / before).std(), rel=0.1)
+    low, high = gain.change_interval
+    assert gain.change == pytest.approx(losses[1].mean() / losses[0].mean() - 1)
+    assert low < gain.change < high
+    assert f"log loss {gain.change:+.1%} (95% CI {low:+.1%} to {high:+.1%})" in str(gain)
+
+
 def test_notebooks_show_a_table():
     data = ra.datasets.temperature(300, 3, t2=0.5, seed=0)
     gains = recalibration_gains(data.y_true, data.y_prob, methods=["temperature", "matrix"])

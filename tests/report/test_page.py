@@ -15,7 +15,7 @@ from riskalign.data import settings
 from riskalign.display.numbers import MINUS, percent, points
 from riskalign.equations.losses import L2
 from riskalign.equations.problem import Problem
-from riskalign.report import summarize, surveying
+from riskalign.report import sections, summarize, surveying
 from riskalign.report.diagrams import GRID, Bins, Counts
 from riskalign.report.page import Provenance, to_html
 from riskalign.report.text import text_lines
@@ -210,6 +210,19 @@ class TestKinds:
         assert [d["tab"] for d in page.data["diagrams"]] == ["confidence", *["classes"] * 3]
         assert len([row for row in page.attributes("tr") if "data-number" in row]) == 8
         assert made.test.notion == "top-label"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("class covid-19 is off", "class covid-19 is off"),
+        ("(-0.6 to -0.2), -3", f"({MINUS}0.6 to {MINUS}0.2), {MINUS}3"),
+        ("1.2e-05 <= 2", f"1.2e{MINUS}05 \u2264 2"),
+        ("-", "-"),
+    ],
+)
+def test_minus_signs_are_those_of_numbers(text, shown):
+    assert sections.minus(text) == shown
 
 
 def test_bins_are_those_of_everyone():

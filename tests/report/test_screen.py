@@ -418,6 +418,15 @@ class TestAdvice:
         )
         assert replace(advice, in_points=False).sentence.endswith("lowers the log loss by 0.5%.")
 
+    def test_a_gain_has_its_interval(self):
+        known = replace(gain("temperature", 0.9, 0.0), change_error=0.01)
+        advice = Advice("binary", 1, (known,), True, 500)
+        assert "the log loss by 10.0% (95% CI 8.0% to 12.0%), cross-fitted on" in advice.sentence
+        assert "chance" not in advice.sentence
+        unsure = Advice("binary", 1, (replace(known, change_error=0.06),), True, 500)
+        assert "(95% CI -1.8% to 21.8%)" in unsure.sentence
+        assert unsure.sentence.endswith("rows. The gain may be chance.")
+
     def test_a_gap_after_recalibration_is_an_estimate(self):
         advice = Advice("binary", 1, (gain("temperature", 0.9, -0.001),), True, 500)
         assert "falls from 10.0 pts to about 0 pts," in advice.sentence

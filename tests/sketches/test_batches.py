@@ -285,6 +285,18 @@ class TestFaults:
         with pytest.raises(ValueError, match=r"bad\.parquet"):
             ra.sketch_batches(tmp_path, **BINARY)
 
+    def test_changed_numbers_where_pages_have_checksums(self, table, tmp_path):
+        path = tmp_path / "a.parquet"
+        settings = {"compression": "none", "use_dictionary": False, "write_statistics": False}
+        pq.write_table(table, path, write_page_checksum=True, **settings)
+        blob = path.read_bytes()
+        number = table["score"][100].as_py()
+        stored = np.float64(number).tobytes()
+        assert blob.count(stored) == 1
+        path.write_bytes(blob.replace(stored, np.float64(1 - number).tobytes()))
+        with pytest.raises(ValueError, match=r"a\.parquet: the file cannot be read"):
+            ra.sketch_batches(path, **BINARY)
+
     def test_columns_that_some_files_lack(self, tmp_path):
         pq.write_table(pa.table({"y": [0, 1], "p": [0.1, 0.2]}), tmp_path / "a.parquet")
         pq.write_table(pa.table({"y": [0, 1], "q": [0.1, 0.2]}), tmp_path / "b.parquet")

@@ -62,6 +62,12 @@ class TestPeriods:
         with pytest.raises(ValueError, match="`period` must be a name"):
             ra.CalibrationHistory().append(name, sketch(0))
 
+    @pytest.mark.parametrize("name", [None, 1.5, True, ["a"]])
+    def test_other_things_are_no_names(self, name):
+        with pytest.raises(TypeError, match="`period` must be a name, a date or a whole number"):
+            ra.CalibrationHistory().append(name, sketch(0))
+        assert ra.CalibrationHistory().append(np.int64(7), sketch(0)).periods == ["7"]
+
     def test_sketches_are_copies(self):
         own = sketch(0)
         found = ra.CalibrationHistory().append("a", own)
@@ -134,6 +140,32 @@ class TestFiles:
         found.save(tmp_path / "days")
         same(found, ra.CalibrationHistory.load(tmp_path / "days"))
         assert all(path.suffix == ".sketch" for path in (tmp_path / "days").iterdir())
+
+    def test_the_longest_names_are_saved(self, tmp_path):
+        """A letter such as é takes six bytes in the name of a file."""
+        found = ra.CalibrationHistory()
+        for name in ("x" * 120, "é" * 38, "日" * 25):
+            found.append(name, sketch(0))
+        with pytest.raises(ValueError, match="`period` must be shorter"):
+            found.append("é" * 41, sketch(0))
+        found.save(tmp_path)
+        same(found, ra.CalibrationHistory.load(tmp_path))
+
+    @pytest.mark.parametrize("name", ["windows", "windows.parquet"])
+    def test_names_that_could_not_be_loaded_are_not_saved(self, tmp_path, name):
+        found = ra.CalibrationHistory().append("a" * 70, sketch(0)).append("b" * 70, sketch(1))
+        with pytest.raises(ValueError, match="`period` must be a name of 1 to 120"):
+            found.windows(2).save(tmp_path / name)
+        assert not list(tmp_path.iterdir())
+
+    def test_changed_names_in_parquet_are_noticed(self, history, tmp_path):
+        path = tmp_path / "days.parquet"
+        history.save(path)
+        blob = path.read_bytes()
+        assert b"2026-01-03" in blob
+        path.write_bytes(blob.replace(b"2026-01-03", b"2026-01-13"))
+        with pytest.raises(ValueError, match=r"days\.parquet: the file cannot be read"):
+            ra.CalibrationHistory.load(path)
 
     def test_saving_again_writes_what_is_new(self, history, tmp_path):
         history.save(tmp_path)
@@ -329,6 +361,13 @@ class TestFrame:
                 asked()
         assert not with_rows.alarm().raised
 
+    @pytest.mark.parametrize("confidence", [0, 1, 95, np.nan, "95%"])
+    def test_confidence_is_checked(self, history, confidence):
+        with pytest.raises(ValueError, match="`confidence` must lie between 0 and 1"):
+            history.frame(confidence=confidence)
+        with pytest.raises(ValueError, match="`confidence` must lie between 0 and 1"):
+            history.compare(*history.periods[:2], confidence=confidence)
+
     def test_polars(self, history):
         assert isinstance(history.frame("polars", confidence=0.9), pl.DataFrame)
         with pytest.raises(ValueError, match="must be 'pandas' or 'polars'"):
@@ -366,11 +405,25 @@ class TestAlarm:
         assert days.alarm(reference=4, window=2).windows[0] == "day 4 to day 5"
 
     @pytest.mark.parametrize(
-        "options", [{"reference": 0}, {"reference": 99}, {"alpha": 0.0}, {"tolerance": -1.0}]
+        "options",
+        [
+            {"reference": 0},
+            {"reference": 99},
+            {"reference": True},
+            {"window": True},
+            {"alpha": 0.0},
+            {"alpha": "5%"},
+            {"tolerance": -1.0},
+            {"tolerance": None},
+        ],
     )
     def test_options(self, history, options):
-        with pytest.raises(ValueError, match=f"`{next(iter(options))}` must"):
+        name = next(iter(options)).replace("window", "size")
+        with pytest.raises(ValueError, match=f"`{name}` must"):
             history.alarm(**options)
+
+    def test_numbers_of_numpy(self, history):
+        assert history.alarm(reference=np.int64(2), window=np.int64(3)).windows
 
 
 class TestPlot:
@@ -381,7 +434,7 @@ class TestPlot:
         ax = history.plot(alarm=alarm)
         columns = history.to_columns()
         np.testing.assert_allclose(ax.lines[0].get_ydata(), columns["value"])
-        assert ax.get_ylabel() == "calibration error"
+        assert ax.get_ylabel() == "calibration error\n(squared error), 95% interval"
         assert any(alarm.limit in line.get_ydata() for line in ax.lines)
         matplotlib.pyplot.close("all")
 

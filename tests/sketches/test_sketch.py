@@ -456,6 +456,11 @@ class TestScores:
         parts = [sketch_of(y[i::2], p[i::2], exact_limit=100) for i in range(2)]
         assert (parts[0] + parts[1]).scores == pytest.approx(sketch_of(y, p).scores, rel=1e-9)
 
+    @pytest.mark.parametrize("notion", NOTIONS)
+    def test_an_empty_sketch_has_none(self, notion):
+        with pytest.raises(ValueError, match="sketch is empty"):
+            _ = ra.CalibrationSketch(notion, CLASSES[notion]).scores
+
 
 class TestState:
     def test_updates_return_the_sketch_itself(self):
@@ -634,12 +639,24 @@ class TestErrors:
         with pytest.raises(ValueError, match="`classes` must be a number from 2 to"):
             ra.CalibrationSketch(classes=classes)
 
-    @pytest.mark.parametrize("limit", [-1, 2.5, "many"])
+    @pytest.mark.parametrize("classes", ["ab", [["a"], ["b"]]])
+    def test_classes_that_no_label_can_be(self, classes):
+        with pytest.raises(TypeError, match="`classes` must"):
+            ra.CalibrationSketch(classes=classes)
+
+    @pytest.mark.parametrize("limit", [-1, 2.5, "many", True, 2**43 + 1])
     def test_bad_limits(self, limit):
         with pytest.raises(ValueError, match="`exact_limit` must be a number of rows"):
             ra.CalibrationSketch(exact_limit=limit)
 
-    @pytest.mark.parametrize("bits", [0, -1, 17, 2.5, "ten"])
+    @pytest.mark.parametrize("limit", [7, 2**43])
+    def test_the_largest_limit_and_numbers_of_numpy(self, limit):
+        y, p = made(50, 2)
+        plain = sketch_of(y, p, exact_limit=limit, bits=8).to_bytes()
+        assert sketch_of(y, p, exact_limit=np.int64(limit), bits=np.int8(8)).to_bytes() == plain
+        assert ra.CalibrationSketch.from_bytes(plain).to_bytes() == plain
+
+    @pytest.mark.parametrize("bits", [0, -1, 17, 2.5, "ten", True])
     def test_bad_bits(self, bits):
         with pytest.raises(ValueError, match="`bits` must lie between 4 and 16"):
             ra.CalibrationSketch(bits=bits)

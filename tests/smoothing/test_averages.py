@@ -18,7 +18,7 @@ from riskalign.equations.kernels import DIRICHLET, KERNELS, RBF
 from riskalign.equations.losses import L2
 from riskalign.equations.problem import Problem
 from riskalign.equations.simplex import FLATTENINGS, on_simplex
-from riskalign.smoothing import Tuning, choose_smoother
+from riskalign.smoothing import Tuning, choose_smoother, tiles
 from riskalign.smoothing.dense import DenseSmoother, distinct_columns
 from riskalign.smoothing.grid import GridSmoother
 from riskalign.smoothing.operator import ALONE
@@ -201,6 +201,26 @@ def test_equal_columns_are_averaged_once_and_given_as_often_as_asked_for():
     )
     np.testing.assert_allclose(repeated, plain[:, places], rtol=1e-13)
     np.testing.assert_array_equal(again, s)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("tau", [1.0, 0.5])
+def test_slowly_varying_columns_are_averaged_over_some_centres(tau, weighted, monkeypatch):
+    """Over every third here, by their own weights; other columns and squares are as ever."""
+    monkeypatch.setattr(tiles, "SOME", 13)
+    case = ordinary(41, 3, seed=8)
+    weights = np.random.default_rng(8).uniform(0.5, 2, 41) if weighted else None
+    problem, tuning = simplex_problem(replace(case, weights=weights)), Tuning(0.2, tau)
+    values = values_of(problem)
+    exact, single = (DenseSmoother([problem], DIRICHLET, single=one) for one in (False, True))
+    whole, s = exact.with_squares({0: values}, tuning)[0]
+    np.testing.assert_array_equal(exact.with_squares({0: values}, tuning, slow=6)[0][0], whole)
+    found, squares = single.with_squares({0: values}, tuning, slow=6)[0]
+    w = plain_weights(problem, "dirichlet", tuning)
+    some = w[:, ::3] * (w.sum(axis=1) / w[:, ::3].sum(axis=1))[:, None]
+    np.testing.assert_allclose(found[:, :3], whole[:, :3], rtol=0, atol=2e-6)
+    np.testing.assert_allclose(squares, s, rtol=0, atol=2e-6)
+    np.testing.assert_allclose(found[:, 3:], some @ values[::3, 3:], rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

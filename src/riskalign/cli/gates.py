@@ -108,8 +108,8 @@ def check_limit(screen: Screen, limit: Limit, metric: str, upper: bool) -> list[
     """Whether errors are above a limit: every answer's, or the ECE.
 
     By default the lower end of the interval is compared, so that a model fails if it is above the
-    limit beyond doubt. With `upper` it is the upper end: a model passes only if it is shown to be
-    below.
+    limit by more than chance. With `upper` it is the upper end: a model passes only if it is shown
+    to be below.
     """
     option = f"--fail-above {limit}{' --upper' if upper else ''}"
     if metric == "ece":
@@ -130,6 +130,12 @@ def check_limit(screen: Screen, limit: Limit, metric: str, upper: bool) -> list[
         interval = answer.gap_interval if limit.in_points else answer.interval
         value = answer.gap if limit.in_points else answer.value
         what = "typical gap" if limit.in_points else "calibration error"
+        if interval is None and upper:
+            raise ValueError(
+                "--upper compares the end of an interval, and there is none here: bins, estimators "
+                "other than the debiased one and sketches without rows give an error alone. Leave "
+                "out --upper, or what takes the interval away."
+            )
         if interval is not None:
             value = interval[1] if upper else interval[0]
             end = "upper" if upper else "lower"
@@ -159,7 +165,7 @@ def _checked(name: str, option: str, failed: bool, found: str) -> Check:
 
 
 def check_baseline(comparison: Comparison, n_classes: int) -> Check:
-    """Whether a model of so many classes is calibrated worse than a baseline beyond doubt."""
+    """Whether a model is calibrated worse than a baseline by more than chance."""
     low, high = comparison.interval
     failed, name = low > 0, comparison.names[1]
     told = "the calibration error is larger" if failed else "not shown to be worse"

@@ -1,4 +1,4 @@
-"""What the command line prints, and files written whole or not at all."""
+"""Printing, and files that are written whole or not at all."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ def sketch_of(
 
 def same_rows(files: Sequence[PredictionFile], normalize: bool) -> list[Any]:
     """The labels that two files share, and the probabilities of each, ``(n, K)``."""
-    if any(file.top_label for file in files):
+    if any(file.top_label and not file.has_outcomes for file in files):
         raise ValueError("models are compared by the probabilities of all classes. Store them.")
     first, second = (file.read() for file in files)
     samples = []

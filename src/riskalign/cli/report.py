@@ -22,6 +22,7 @@ from riskalign.cli.reading import (
 )
 from riskalign.data.files import PredictionFile
 from riskalign.data.files.writing import is_rewritable
+from riskalign.data.notions import BINARY
 from riskalign.display.table import wrapped
 from riskalign.methods import EqualWidthBins, KernelSmoother
 from riskalign.methods.method import Method
@@ -161,7 +162,7 @@ def _checks(
         comparison = compare(
             labels,
             *probabilities,
-            notion=options.notion,
+            notion=BINARY.name if file.has_outcomes else options.notion,
             loss=options.loss,
             names=names,
             sample_weight=None if options.weight is None else file.read().weights,

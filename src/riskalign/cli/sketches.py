@@ -6,8 +6,9 @@ import argparse
 import csv
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,9 @@ from riskalign.data.files.sketches import SUFFIX
 from riskalign.data.notions import BINARY, NOTIONS
 from riskalign.data.sources import PARQUET
 from riskalign.display.averages import finite
-from riskalign.display.numbers import points, points_between, shortened
+from riskalign.display.numbers import points, points_between, ratio, shortened
+from riskalign.display.table import columns as aligned
+from riskalign.display.table import wrapped
 from riskalign.inference.alarm import Alarm
 from riskalign.plots.canvas import pyplot
 from riskalign.report.exchange import harmless
@@ -50,8 +53,8 @@ def sketch(options: argparse.Namespace) -> int:
     _check_ending(options.output)
     parquet = [path for path in options.files if path.suffix.lower() in PARQUET or is_of_many(path)]
     parquet = [path for path in parquet if path.suffix.lower() != SUFFIX]
-    parts = [sketch_of_parquet(options, parquet)] if parquet else []
-    parts += [_of_file(options, path) for path in options.files if path not in parquet]
+    others = (_of_file(options, path) for path in options.files if path not in parquet)
+    parts = chain([sketch_of_parquet(options, parquet)] if parquet else [], others)
     return _store(_merged(parts, options.files), options.output)
 
 
@@ -59,9 +62,8 @@ def merge(options: argparse.Namespace) -> int:
     """`riskalign merge`."""
     check_outputs({"--output": options.output}, options.files)
     _check_ending(options.output)
-    return _store(
-        _merged([load_sketch(path) for path in options.files], options.files), options.output
-    )
+    parts = map(load_sketch, options.files)  # one at a time: those of many classes are large
+    return _store(_merged(parts, options.files), options.output)
 
 
 def _check_ending(path: Path) -> None:
@@ -89,11 +91,16 @@ def history(options: argparse.Namespace) -> int:
     alarm = _alarm(options, days, asked, n_classes)
     if options.fail_on_alarm and not alarm.windows:
         raise ValueError("--fail-on-alarm: no window after the reference has two rows to test.")
+    bias = "mean prediction less mean outcome"
+    if not notion.is_one_class:
+        bias = "mean confidence less accuracy"
     if options.loss == "l2":
-        lines = _table_in_points(columns, alarm, n_classes)
+        lines = _table_in_points(columns, alarm, n_classes, bias)
+        sentence = alarm.sentence("typical gap", lambda error: f"{_gap(error, n_classes)} points")
     else:
-        lines = _table(columns, alarm)
-    print_lines([*lines, "", *str(alarm).splitlines()])
+        lines = _table(columns, alarm, bias)
+        sentence = str(alarm)
+    print_lines([*lines, "", *wrapped(sentence)])
     if options.json is not None:
         content = {"periods": _plain(columns), "alarm": alarm.to_dict()}
         _write(options.json, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
@@ -175,9 +182,10 @@ def _of_file(options: argparse.Namespace, path: Path) -> CalibrationSketch:
         )
 
 
-def _merged(parts: Sequence[CalibrationSketch], names: Sequence[Path]) -> CalibrationSketch:
-    merged = parts[0]
-    for part in parts[1:]:
+def _merged(parts: Iterable[CalibrationSketch], names: Sequence[Path]) -> CalibrationSketch:
+    parts = iter(parts)
+    merged = next(parts)
+    for part in parts:
         try:
             merged.merge(part)
         except ValueError as error:
@@ -202,39 +210,55 @@ def _store(found: CalibrationSketch, path: Path) -> int:
 NAME = 28
 """Letters of a period that are shown."""
 
-
-def _table(columns: dict[str, list[Any]], alarm: Alarm) -> Iterator[str]:
-    """A row per period; the one of the alarm is marked."""
-    names = [shortened(str(name), NAME) for name in columns["period"]]
-    width = max(len("period"), *map(len, names))
-    yield f"{'period':<{width}}  {'rows':>13}  {'error':>9}  {'95% interval':^21}  {'f - y':>8}"
-    keys = ("n", "value", "low", "high", "overconfidence")
-    rows = zip(columns["period"], names, *(columns[key] for key in keys), strict=True)
-    for period, name, n, value, low, high, gap in rows:
-        mark = "  alarm" if period == alarm.at else ""
-        ends = f"{low:>9.6f} to {high:<9.6f}"
-        yield f"{name:<{width}}  {n:>13,}  {value:>9.6f}  {ends}  {gap:>+8.4f}{mark}"
+ERROR = ("value", "low", "high")
+BIAS = ("overconfidence", "overconfidence_low", "overconfidence_high")
+"""Columns of an error and of a bias with its interval."""
 
 
-def _table_in_points(columns: dict[str, list[Any]], alarm: Alarm, n_classes: int) -> Iterator[str]:
-    """A row per period, with typical gaps of squared errors; the one of the alarm is marked."""
-    names = [shortened(str(name), NAME) for name in columns["period"]]
-    width = max(len("period"), *map(len, names))
-    per = " per class" if n_classes > 1 else ""
-    yield f"In percentage points: typical gap{per}, and mean prediction less mean outcome."
+def _table(columns: dict[str, list[Any]], alarm: Alarm, bias: str) -> Iterator[str]:
+    """A row per period with the error in the units of its loss."""
+    yield from wrapped(f"Calibration error, and bias ({bias}) in percentage points.")
     yield ""
-    yield f"{'period':<{width}}  {'rows':>13}  {'gap':>6}  {'95% CI':^14}  {'mean':>6}"
+    shown = [
+        (ratio(value, 6), f"{ratio(low, 6)} to {ratio(high, 6)}")
+        for value, low, high in zip(*(columns[key] for key in ERROR), strict=True)
+    ]
+    yield from _rows("error", shown, columns, alarm)
 
-    def gap(error: float) -> float:
-        return (max(error, 0.0) / n_classes) ** 0.5
 
-    keys = ("n", "value", "low", "high", "overconfidence")
-    rows = zip(columns["period"], names, *(columns[key] for key in keys), strict=True)
-    for period, name, n, value, low, high, mean in rows:
-        mark = "  alarm" if period == alarm.at else ""
-        ends = points_between(gap(low), gap(high))
-        shown = f"{points(gap(value)):>6}  {ends:^14}  {points(mean, signed=True):>6}"
-        yield f"{name:<{width}}  {n:>13,}  {shown}{mark}"
+def _table_in_points(
+    columns: dict[str, list[Any]], alarm: Alarm, n_classes: int, bias: str
+) -> Iterator[str]:
+    """A row per period with the typical gap of the squared error."""
+    per = " per class" if n_classes > 1 else ""
+    yield from wrapped(f"In percentage points: typical gap{per}, and bias ({bias}).")
+    yield ""
+    shown = [
+        (_gap(value, n_classes), f"{_gap(low, n_classes)} to {_gap(high, n_classes)}")
+        for value, low, high in zip(*(columns[key] for key in ERROR), strict=True)
+    ]
+    yield from _rows("gap", shown, columns, alarm)
+
+
+def _gap(error: float, n_classes: int) -> str:
+    """The typical gap of a squared error, or of one of its ends, in points."""
+    return points((max(error, 0.0) / n_classes) ** 0.5)
+
+
+def _rows(
+    name: str, errors: Sequence[tuple[str, str]], columns: dict[str, list[Any]], alarm: Alarm
+) -> list[str]:
+    """Periods with their errors and biases; the period of the alarm is marked."""
+    rows = [("period", "rows", name, "95% CI", "bias", "95% CI", "")]
+    keys = ("period", "n", *BIAS)
+    for error, (period, n, bias, *ends) in zip(
+        errors, zip(*(columns[key] for key in keys), strict=True), strict=True
+    ):
+        between = points_between(*ends, signed=True)
+        mark = "alarm" if period == alarm.at else ""
+        named = shortened(str(period), NAME)
+        rows.append((named, f"{n:,}", *error, points(bias, signed=True), between, mark))
+    return aligned(rows, left=(0, 3, 5, 6))
 
 
 def _plain(columns: dict[str, list[Any]]) -> list[dict[str, Any]]:

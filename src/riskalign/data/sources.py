@@ -221,7 +221,9 @@ def _row_groups(span: Sequence[tuple[Any, int, int]], reading: Reading) -> Batch
                 path = fragment.path
                 source = fragment.filesystem.open_input_file(path)
                 # By default pyarrow reads whole columns of a row group, and keeps all it has read.
-                file = parquet.ParquetFile(source, pre_buffer=False, buffer_size=BUFFER)
+                file = parquet.ParquetFile(
+                    source, pre_buffer=False, buffer_size=BUFFER, page_checksum_verification=True
+                )
                 keys = dataset.get_partition_keys(fragment.partition_expression)
                 columns = [name for name in reading.columns if name not in keys]
                 _check_columns(columns, file.schema_arrow.names, path)

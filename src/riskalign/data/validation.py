@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -72,6 +72,18 @@ def one_of(name: str, value: object, known: Iterable[str]) -> str:
         listed = ", ".join(repr(option) for option in options)
         raise ValueError(f"`{name}` must be one of {listed}; found {value!r}.")
     return value
+
+
+def is_whole(value: object) -> TypeGuard[int]:
+    """Whether something is a whole number, of Python or of numpy.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> is_whole(3), is_whole(np.int64(3)), is_whole(3.0), is_whole(True)
+    (True, True, False, False)
+    """
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def as_sample(

@@ -1,5 +1,5 @@
-"""How answers are put before people: numbers, grades, tables and small pictures.
+"""How answers are shown to people: numbers, grades, tables and small pictures.
 
 Everything that prints (`print(result)`, notebooks, the command line, the HTML report) says the
-same words because it takes them from this room. Nothing here computes a calibration error.
+same words because it takes them from this folder. Nothing here computes a calibration error.
 """

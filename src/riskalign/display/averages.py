@@ -35,7 +35,7 @@ class Overconfidence:
     gap : mean of f - y as observed, for binary errors of the one probability, for others of the
         class each row ranks first: mean confidence less accuracy
     gap_error : the standard error of `gap`
-    confidence : that of `gap_interval`
+    confidence : level of `gap_interval`
     """
 
     per_class: FloatArray
@@ -46,9 +46,9 @@ class Overconfidence:
 
     @property
     def gap_interval(self) -> tuple[float, float]:
-        """The interval of the gap, by the normal approximation."""
+        """The interval of the gap, by the normal approximation, between -1 and 1."""
         reach = float(ndtri((1 + self.confidence) / 2)) * self.gap_error
-        return self.gap - reach, self.gap + reach
+        return max(self.gap - reach, -1.0), min(self.gap + reach, 1.0)
 
     @property
     def sign(self) -> int:
@@ -78,7 +78,7 @@ class BinarySummary:
     ratio, ratio_interval : mean_prediction / frequency; infinite where the class never occurs,
         NaN where it is never predicted either
     slope, slope_interval, intercept, intercept_interval : of the logistic recalibration
-    confidence : that of the intervals
+    confidence : level of the intervals
     """
 
     mean_prediction: float
@@ -136,15 +136,16 @@ class BinarySummary:
     def factor(self) -> tuple[str, str, str]:
         """The ratio and the ends of its interval, inverted where the probability is too low.
 
-        They have as many decimals as tell the near end from 1 and the ends from each other, and
-        none where they are large.
+        They have as many decimals as tell the near end from 1, and the ratio and the ends from
+        each other, and none where they are large.
         """
         value, (low, high) = self.ratio, self.ratio_interval
         if self.sign < 0:
             value, low, high = (1 / x if x > 0 else math.inf for x in (value, high, low))
         if self.sign and low >= 100:
             return f"{value:,.0f}", f"{low:,.0f}", f"{high:,.0f}"
-        width = min(low - 1, high - low)
+        ends = (low - 1, high - low, value - low, high - value)
+        width = min(filter(math.isfinite, ends), default=1.0)
         digits = 2 if self.sign == 0 else next((d for d in (1, 2, 3) if width >= 10**-d), 4)
         return f"{value:.{digits}f}", f"{low:.{digits}f}", f"{high:.{digits}f}"
 
@@ -164,14 +165,14 @@ class BinarySummary:
             ),
             Row(
                 "calibration slope",
-                f"{self.slope:.2f}",
+                numbers.ratio(self.slope),
                 numbers.ratio_between(*self.slope_interval),
                 "1 is ideal",
                 help.SLOPE,
             ),
             Row(
                 "calibration intercept",
-                f"{self.intercept:.2f}",
+                numbers.ratio(self.intercept),
                 numbers.ratio_between(*self.intercept_interval),
                 "0 is ideal",
             ),

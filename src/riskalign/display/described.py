@@ -21,6 +21,9 @@ LOSSES = {"l2": "squared error", "kl": "log loss", "ranked": "ranked probability
 GAP = "typical gap"
 """What the root of a squared error is called; norms of the difference are errors themselves."""
 
+GAPS = {"l1": "mean gap", "max": "largest gap", "euclidean": "mean distance"}
+"""What the norms of a difference are called in a sentence, where not by that name."""
+
 STATISTIC = "spiegelhalter"
 """The one value that is not the size of an error."""
 
@@ -196,7 +199,8 @@ class Described:
         if self.norm == STATISTIC:
             size = f"statistic is {size} ({self.note})"
         elif self.in_points:
-            size = f"typical gap between predicted and true probability is {size} points{self._per}"
+            between = "probabilities" if self.norm == "euclidean" else "probability"
+            size = f"{self._gap} between predicted and true {between} is {size} points{self._per}"
         else:
             size = f"{NOTIONS[self.notion].title} calibration error ({self._loss}) is {size}"
         if found.interval is None:
@@ -220,7 +224,7 @@ class Described:
                 f"data do not tell how far off: the {size}{ends}."
             )
         if tested:
-            name = GAP if self.in_points else "calibration error"
+            name = self._gap if self.in_points else "calibration error"
             return f"The interval of the {name} reaches 0: the {size}{ends}."
         none = f"We found no evidence that {subject} {verb} miscalibrated"
         if self._is_shown_off:
@@ -228,7 +232,7 @@ class Described:
         if found.grade == "unclear":
             high = f"{numbers.points(found.interval[1])} points{self._per}"
             return (
-                f"{none}; with {self.n_samples:,} rows, typical gaps below {high} cannot be ruled "
+                f"{none}; with {self.n_samples:,} rows, {self._gap}s below {high} cannot be ruled "
                 "out."
             )
         return f"{none}: the {size}{ends}."
@@ -248,6 +252,10 @@ class Described:
         if self.evidence is None:
             return np.zeros(len(self.classes), dtype=np.bool_)
         return self.evidence.findings
+
+    @property
+    def _gap(self) -> str:
+        return GAP if self.norm is None else GAPS.get(self.norm, GAP)
 
     @property
     def _per(self) -> str:
@@ -311,7 +319,8 @@ class Described:
         if self.interval is not None:
             between = "{:.6f} to {:.6f}".format(*self.interval)
         value = f"{self._shown:.6f}"
-        rows = [Row("calibration error", value, between, self.definition, help.INTERVAL)]
+        name = "z" if self.norm == STATISTIC else "calibration error"
+        rows = [Row(name, value, between, self.definition, help.INTERVAL)]
         if self.norm is None:
             if self.refinement is not None:  # the error and it add up to the risk
                 left = f"{self.refinement + self.value - self._shown:.6f}"

@@ -87,7 +87,7 @@ class Verdict:
         return " to ".join(self.ends)
 
     def at_least(self, grade: str) -> Verdict:
-        """The same verdict with grades that are no better than another one."""
+        """The same verdict, with grades that are at best another one."""
         if self.rank >= GRADES.index(grade):
             return self
         ends = None

@@ -13,7 +13,7 @@ STYLE = (
     ".riskalign th,.riskalign td{text-align:left;padding:2px 14px 2px 0;font-weight:400;"
     "background:none;border:0;white-space:nowrap}"
     ".riskalign th{opacity:.7}.riskalign thead th{font-size:90%}"
-    ".riskalign td:last-child{white-space:normal}</style>"
+    ".riskalign td:last-child{white-space:normal;max-width:22em}</style>"
 )
 
 

@@ -93,14 +93,20 @@ def count(n: float) -> str:
 
 
 def ratio(x: float, digits: int = 2) -> str:
-    """A quotient; a dash where it has no value."""
-    return f"{x:.{digits}f}" if math.isfinite(x) else "-"
+    """A quotient or a coefficient; a dash where it has no value.
+
+    Examples
+    --------
+    >>> ratio(1.234), ratio(-0.001), ratio(float("nan"))
+    ('1.23', '0.00', '-')
+    """
+    return f"{round(x, digits) + 0.0:.{digits}f}" if math.isfinite(x) else "-"  # no "-0.00"
 
 
 def ratio_between(low: float, high: float, digits: int = 2) -> str:
     """The interval of a quotient."""
-    first = f"{low:.{digits}f}"
-    return f"{first} to {high:.{digits}f}" if math.isfinite(high) else f"at least {first}"
+    first = ratio(low, digits)
+    return f"{first} to {ratio(high, digits)}" if math.isfinite(high) else f"at least {first}"
 
 
 def digits_from_one(low: float, high: float) -> int:

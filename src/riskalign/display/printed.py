@@ -11,9 +11,9 @@ from riskalign.data.notions import NOTIONS
 from riskalign.display import svg
 from riskalign.display.averages import CONFIDENCE
 from riskalign.display.classes import class_head, class_lines
-from riskalign.display.described import STATISTIC, Described
+from riskalign.display.described import STATISTIC, Described, Told
 from riskalign.display.notebook import framed
-from riskalign.display.table import columns, text_rows, wrapped
+from riskalign.display.table import Row, columns, text_rows, wrapped
 from riskalign.equations.evidence import ClassEvidence
 
 SHOWN, NAME, WIDE = 5, 26, 100
@@ -51,6 +51,8 @@ class Printed(Described):
         found = self.verdict()
         size = f"{found.words}, " if self.in_points else ""
         measure = self.loss if self.norm is None else f"{self.norm} norm"
+        if self.norm == STATISTIC:
+            measure = STATISTIC
         ends = "" if self.interval is None else f", interval=({_ends(self.interval)})"
         return (
             f"<CalibrationResult: {self.notion}, {measure}, value={self._shown:.4g}{ends}, "
@@ -67,7 +69,7 @@ class Printed(Described):
         """A short table."""
         lines = [self.title, "", *wrapped(self._said, "  ", WIDE), ""]
         told = self.told()
-        lines += text_rows([told.gap, *told.sides, *told.averages], WIDE)
+        lines += text_rows(self._rows(told), WIDE)
         grid = self.class_grid(name=NAME)
         if grid:
             lines += ["", *columns(grid, left=(0, 3, 6))]
@@ -77,8 +79,17 @@ class Printed(Described):
     def _repr_html_(self) -> str:
         """The table and a small diagram, for notebooks."""
         told = self.told()
-        rows = [told.gap, *told.sides, *told.averages, *told.details]
+        rows = [*self._rows(told), *told.details]
         return framed(self.title, self._said, rows, self._picture(), self.class_grid())
+
+    def _rows(self, told: Told) -> list[Row]:
+        """The numbers, below a head that names their intervals."""
+        rows = [told.gap, *told.sides, *told.averages]
+        if not any(row.interval for row in rows):
+            return rows
+        averages = self.binary or self.overconfidence
+        level = self.confidence or (CONFIDENCE if averages is None else averages.confidence)
+        return [Row("", "", f"{level:.0%} CI"), *rows]
 
     def _picture(self) -> str:
         if self.per_class is not None and self.evidence is not None:
@@ -89,7 +100,9 @@ class Printed(Described):
         if self.curve is not None and not NOTIONS[self.notion].joint:
             curve = self.curve(np.linspace(0, 1, 61))
             return svg.reliability(curve.grid, curve.conditional, *curve.band())
-        return svg.split_bar(self.value / self.risk) if self.risk > 0 else ""
+        if self.norm is not None or self.risk <= 0:  # a norm is no part of the risk
+            return ""
+        return svg.split_bar(self.value / self.risk)
 
 
 def _more(n_classes: int, shown: int, found: ClassEvidence | None) -> list[str]:

@@ -25,17 +25,22 @@ def svg(width: float, height: float, body: Sequence[str], label: str) -> str:
 def reliability(
     grid: FloatArray, conditional: FloatArray, low: FloatArray, high: FloatArray
 ) -> str:
-    """A reliability diagram, NaN where nothing is known; all arrays ``(m,)``."""
+    """A reliability diagram, NaN where nothing is known; all arrays ``(m,)``.
+
+    The curve is dotted where it has no band, because few rows lie near.
+    """
     body = [_frame()]
     for run in runs(np.isfinite(low)):
         ends = _places(grid[run], high[run]) + _places(grid[run], low[run])[::-1]
         body.append(f'<polygon points="{" ".join(ends)}" fill="{BLUE}" opacity="0.25"/>')
-    for run in runs(np.isfinite(conditional)):
-        line = _places(grid[run], conditional[run])
-        body.append(
-            f'<polyline points="{" ".join(line if len(line) > 1 else line * 2)}" fill="none" '
-            f'stroke="{BLUE}" stroke-width="2" stroke-linecap="round"/>'
-        )
+    known, informed = np.isfinite(conditional), np.isfinite(low)
+    for shown, dashes in ((known & informed, ""), (known & ~informed, 'stroke-dasharray="0.1 4" ')):
+        for run in runs(shown):
+            line = _places(grid[run], conditional[run])
+            body.append(
+                f'<polyline points="{" ".join(line if len(line) > 1 else line * 2)}" fill="none" '
+                f'stroke="{BLUE}" stroke-width="2" {dashes}stroke-linecap="round"/>'
+            )
     body += _titles("predicted", "observed")
     return svg(SIDE + 2 * MARGIN, SIDE + 2 * MARGIN, body, "Reliability diagram")
 

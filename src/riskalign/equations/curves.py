@@ -284,6 +284,7 @@ class CurveStep:
     variance : F^-1, ``(p, p)``
     prior : what the prior adds to the information of each parameter
     second : whether there was a step before
+    shared : whether many label sets are asked for, so that what they share is worth computing
     """
 
     features: Features
@@ -291,6 +292,7 @@ class CurveStep:
     variance: FloatArray
     prior: float
     second: bool = False
+    shared: bool = False
 
     @classmethod
     def of(
@@ -301,12 +303,27 @@ class CurveStep:
         unit: float,
         *,
         second: bool = False,
+        shared: bool = False,
     ) -> CurveStep:
         """From where it begins at the rows, their weights, and the mean weight of a sample."""
-        prior = PRIOR * unit
         information = features.information(g, weights)
+        return cls.by_information(features, g, information, unit, second=second, shared=shared)
+
+    @classmethod
+    def by_information(
+        cls,
+        features: Features,
+        g: FloatArray,
+        information: FloatArray,
+        unit: float,
+        *,
+        second: bool = False,
+        shared: bool = False,
+    ) -> CurveStep:
+        """From the information of all rows, ``(p, p)``, without the prior."""
+        prior = PRIOR * unit
         variance = np.linalg.inv(information + prior * np.eye(len(information)))
-        return cls(features, g, variance.astype(np.float64, copy=False), prior, second)
+        return cls(features, g, variance.astype(np.float64, copy=False), prior, second, shared)
 
     @property
     def dimension(self) -> float:
@@ -328,21 +345,45 @@ class CurveStep:
 
     def _effects(self, residuals: FloatArray) -> tuple[FloatArray, FloatArray]:
         """What F^-1 J' r of each row does to its logits ``(n, d)``, and its square ``(n,)``."""
-        if residuals.shape[1] == 1:
-            effect, squared, farthest = self._of_one
-            if np.all(np.abs(residuals[:, 0]) * farthest <= FARTHEST):
-                return residuals * effect, residuals[:, 0] ** 2 * squared
-        moved = np.clip(self.features.scores(residuals) @ self.variance, -FARTHEST, FARTHEST)
-        return self.features.logits(moved), row_dot(moved, moved)
+        if not self.shared and residuals.shape[1] > 1:
+            return self._own_effects(self.features, residuals)
+        effects, squares, farthest = self._of_units
+        u = np.einsum("nk,nkl->nl", residuals, effects)
+        moved = np.einsum("nk,nkl,nl->n", residuals, squares, residuals)
+        far = np.flatnonzero(row_dot(np.abs(residuals), farthest) > FARTHEST)
+        if len(far):
+            features = Features(self.features.predictions[far], self.features.knots)
+            u[far], moved[far] = self._own_effects(features, residuals[far])
+        return u, moved
+
+    def _own_effects(
+        self, features: Features, residuals: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """The same, of some rows by their features; no parameter moves farther than `FARTHEST`."""
+        moved = np.clip(features.scores(residuals) @ self.variance, -FARTHEST, FARTHEST)
+        return features.logits(moved), row_dot(moved, moved)
 
     @cached_property
-    def _of_one(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Effects ``(n, 1)`` of a residual of 1, for one probability, which label sets share.
+    def _of_units(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """What all label sets share: effects and products of residuals of 1, ``(n, d, d)``.
 
-        With them the square of F^-1 J' and its largest entry, ``(n,)`` each.
+        With them the farthest that such a residual moves a parameter, ``(n, d)``.
         """
-        moved = self.features.scores(np.ones((len(self.g), 1))) @ self.variance
-        return self.features.logits(moved), row_dot(moved, moved), np.abs(moved).max(axis=1)
+        n, d = self.g.shape
+        effects, squares, farthest = np.zeros((n, d, d)), np.empty((n, d, d)), np.empty((n, d))
+        size = max(1, HELD // (d * self.features.n_parameters))
+        for start in range(0, n, size):
+            rows = slice(start, min(start + size, n))
+            moved = np.zeros((rows.stop - start, d, self.features.n_parameters))
+            for k, (places, columns) in enumerate(self.features.columns()):
+                for to, own in places:
+                    moved[:, k] += columns[rows, own] @ self.variance[to]
+            for k, (places, columns) in enumerate(self.features.columns()):
+                for to, own in places:
+                    effects[rows, :, k] += (moved[:, :, to] @ columns[rows, own, None])[:, :, 0]
+            squares[rows] = moved @ moved.transpose(0, 2, 1)
+            farthest[rows] = np.abs(moved).max(axis=2)
+        return effects, squares, farthest
 
     def _share(
         self, residuals: FloatArray, u: FloatArray, moved: FloatArray, units: FloatArray

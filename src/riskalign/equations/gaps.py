@@ -58,12 +58,13 @@ class Gap:
         It is the gamma interval of Fay and Feuer for weighted counts, which suits rare classes:
         the mean is `unit` times a count, whose interval is the exact one of a Poisson count. The
         unit is variance over mean, of the labels around predictions that were scaled to their
-        frequency; or, if that is larger, of labels drawn from the predictions.
+        frequency; or, if that is larger, of labels drawn from the predictions. A mean of labels is
+        at most 1, which a count does not know.
         """
         unit, frequency = self.unit, self.frequency
         count, tail = frequency / unit, (1 - confidence) / 2
         low = unit * float(gammaincinv(count, tail)) if count > 0 else 0.0
-        return low, unit * float(gammaincinv(count + 1, 1 - tail))
+        return low, min(unit * float(gammaincinv(count + 1, 1 - tail)), 1.0)
 
     @property
     def unit(self) -> float:

@@ -38,12 +38,13 @@ Statistical Science, 2023.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from riskalign.display.notebook import framed
 from riskalign.equations.arrays import FloatArray, IntArray
 from riskalign.inference.interval import Chance
 
@@ -58,7 +59,7 @@ LARGEST = 8.0
 """Standard errors that a window counts at most: further out, tails are not known."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Alarm:
     """Whether the error of the windows after a reference exceeds that of the reference.
 
@@ -106,17 +107,40 @@ class Alarm:
         lists = {name: list(getattr(self, name)) for name in ("windows", "evidence")}
         return vars(self) | lists
 
-    def __str__(self) -> str:
-        """One or two lines."""
-        if not self.windows:
-            return "no alarm: no window has come after the reference"
-        evidence = f"{self.evidence[-1]:.3g}, the alarm's threshold is {self.threshold:.3g}"
-        if not self.raised:
-            return f"no alarm after {len(self.windows)} windows: the evidence is {evidence}"
+    def __repr__(self) -> str:
+        """One line."""
+        outcome = f"raised at {self.at!r}, since {self.since!r}" if self.raised else "not raised"
+        last = f"{self.evidence[-1]:.3g}" if self.evidence else "none"
         return (
-            f"ALARM at {self.at}: the error exceeds the reference's {self.reference:.3g} "
-            f"(tested against {self.limit:.3g}),\nmost likely since {self.since}; "
-            f"a false alarm is ever raised with probability {self.alpha:g} at most"
+            f"<Alarm: {outcome}, {len(self.windows)} windows, evidence {last}, "
+            f"threshold {self.threshold:.3g}>"
+        )
+
+    def _repr_html_(self) -> str:
+        """The outcome in words, for notebooks."""
+        return framed("Alarm", str(self), [])
+
+    def __str__(self) -> str:
+        """One or two sentences."""
+        return self.sentence()
+
+    def sentence(
+        self, name: str = "calibration error", shown: Callable[[float], str] = "{:.3g}".format
+    ) -> str:
+        """The outcome in words; `shown` writes an error under the name by which it is called."""
+        if not self.windows:
+            return "No alarm: no window has come after the reference."
+        if not self.raised:
+            n = len(self.windows)
+            return (
+                f"No alarm after {n} window{'' if n == 1 else 's'}: the evidence that the {name} "
+                f"has grown is {self.evidence[-1]:.3g}; an alarm needs {self.threshold:.3g}."
+            )
+        return (
+            f"ALARM at {self.at}: the {name} has grown above the reference's "
+            f"{shown(self.reference)} (tested against {shown(self.limit)}), most likely since "
+            f"{self.since}. The probability that a false alarm is ever raised is at most "
+            f"{self.alpha:g}."
         )
 
 

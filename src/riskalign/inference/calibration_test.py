@@ -30,7 +30,7 @@ import numpy as np
 
 from riskalign.data.case import Case
 from riskalign.data.limits import announce_test
-from riskalign.data.notions import BINARY, TOP_LABEL, Notion
+from riskalign.data.notions import BINARY, NOTIONS, TOP_LABEL, Notion
 from riskalign.data.sample import Sample
 from riskalign.display import help, numbers, svg
 from riskalign.display.notebook import framed
@@ -135,11 +135,11 @@ class CalibrationTest:
     @property
     def _part_rows(self) -> list[Row]:
         parts = sorted(self.parts.items(), key=lambda part: part[1])[:PARTS]
-        return [Row(f"  {name}", numbers.p_value(p), "", "alone") for name, p in parts]
+        return [Row(f"  {name}", numbers.p_value(p), "", "by itself") for name, p in parts]
 
     @property
     def _title(self) -> str:
-        return f"Test of calibration ({self.notion}): {self.n_samples:,} rows"
+        return f"Test of calibration ({NOTIONS[self.notion].title}): {self.n_samples:,} rows"
 
     @property
     def _sentence(self) -> str:

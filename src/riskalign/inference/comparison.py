@@ -114,7 +114,7 @@ class Comparison:
 
     @property
     def rows(self) -> list[Row]:
-        """The two models and their difference.
+        """The two models and their difference; the first row is a head.
 
         For the squared error the typical gaps are shown beside it, in percentage points.
         """
@@ -126,7 +126,8 @@ class Comparison:
         difference = numbers.number(self.difference)
         sign = "" if difference.startswith("-") else "+"
         p = f"p-value {numbers.p_value(self.p_value)}"
-        return [*shown, Row("difference", f"{sign}{difference}", f"{low} to {high}", p)]
+        head = Row("", "error", f"{self.confidence:.0%} CI")
+        return [head, *shown, Row("difference", f"{sign}{difference}", f"{low} to {high}", p)]
 
     @property
     def note(self) -> str:

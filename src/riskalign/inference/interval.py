@@ -90,6 +90,7 @@ class Chance:
         """From the mean variance of a label's gain, and estimates ``(B,)`` of the null world."""
         plugin = sum(each.mean(each.plugin) for each in estimates)
         removed = sum(each.mean(each.variance_removed) for each in estimates)
+        gains = max(gains, 0.0)  # nodes may have weights below 0, and so may means of squares
         rate = gains / estimates[0].effective_samples / plugin if plugin > 0 else 0.0
         noise, bias = float(np.var(null, ddof=1)), float(null.mean())
         return cls(noise, rate, removed, bias, doubts_of(estimates), bend_of(estimates))

@@ -253,7 +253,8 @@ class NullWorld:
     def finer_terms(self, knots: Knots) -> FloatArray:
         """Terms ``(n, B)`` by curves with such knots."""
         features = Features(self.problem.predictions, knots)
-        step = CurveStep.of(features, self._g, self.problem.weights, self.problem.mean_weight)
+        unit = self.problem.mean_weight
+        step = CurveStep.of(features, self._g, self.problem.weights, unit, shared=True)
         found = np.empty(self.outcomes.shape)
         for b, labels in enumerate(self.outcomes.T):
             residuals = self.labels[:, b] - self._g

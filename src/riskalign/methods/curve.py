@@ -108,14 +108,15 @@ class ReliabilityCurve:
             known = np.isfinite(self.conditional).all(axis=1)
             share = svg.split_bar(float(known.mean()))
             return framed("Reliability curve of whole vectors", repr(self)[1:-1], [], share)
+        low, high = (self if self.conditional.ndim == 1 else self.of_class(0)).band()
+        columns = (self.grid, self._first, low, high)
         rows = [
-            Row(f"{p:.2f}", f"{R:.3f}")
-            for p, R in zip(self.grid[::STEP], self._first[::STEP], strict=True)
+            Row(f"{p:.2f}", f"{R:.3f}", f"{a:.3f} to {b:.3f}" if np.isfinite(a) else "")
+            for p, R, a, b in zip(*(column[::STEP] for column in columns), strict=True)
             if np.isfinite(R)
         ]
-        low, high = (self if self.conditional.ndim == 1 else self.of_class(0)).band()
         picture = svg.reliability(self.grid, self._first, low, high)
-        return framed("Reliability curve: predicted, observed", "", rows, picture)
+        return framed("Reliability curve: predicted, observed, 95% band", "", rows, picture)
 
     @property
     def _first(self) -> FloatArray:

@@ -22,12 +22,13 @@ a larger and a smaller value, and the differences are the *doubts*.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
-from riskalign.equations.arrays import FloatArray, row_dot
+from riskalign.equations.arrays import FloatArray, LabelArray, row_dot
 from riskalign.equations.curves import (
     CurveForm,
     CurveStep,
@@ -40,6 +41,9 @@ from riskalign.equations.simplex import completed
 from riskalign.equations.starts import PRIOR, SHIFTED
 from riskalign.equations.terms import risk_of
 from riskalign.methods.residuals import Debiased, Started
+from riskalign.smoothing.threads import ordered_map
+
+T = TypeVar("T")
 
 KNOTS = (12, 24)
 """Knots of curves: 24 can follow some six waves."""
@@ -50,9 +54,14 @@ FEWEST_KNOTS = 4
 SAMPLES_PER_PARAMETER = 4
 """Samples per parameter of a level, at least."""
 
-STEPS = 2
-"""Newton steps to a level that shows anything after the first. A single one errs where the curve
-is far from the start: it takes a tenth to a quarter from the error of `datasets.ties`."""
+STEPS, GAINED = 2, 0.5
+"""Newton steps to a level that shows something after the first, and by how much the second may
+raise its normal score. A single step errs where the curve is far from the start: it takes a tenth
+to a quarter from the error of `datasets.ties`. A level whose score is lower by `GAINED` than the
+first one that moves an end of the interval has no second step."""
+
+BLOCK = 2_500
+"""Rows that a thread takes at once."""
 
 MOST_PARAMETERS = 1_200
 """Of a level: each costs a column of scores, and all together a matrix that is inverted."""
@@ -72,47 +81,107 @@ class LevelEstimate:
     Attributes
     ----------
     R : (n, K), each row's sample left out
+    let_in : (n, K), R with each row's sample: where the Newton step leads
     left_out : (n,), <y, l(R)>
     refinement : (n,), the same without the noise of R
     within : (n,), <y, l(R)> of R with each row's sample
     dimension : effective number of parameters
     knots : of the curves
+    parameters : theta of the curves, as far as the Newton steps led
     """
 
     R: FloatArray
+    let_in: FloatArray
     left_out: FloatArray
     refinement: FloatArray
     within: FloatArray
     dimension: float
     knots: Knots
+    parameters: FloatArray
 
     @classmethod
-    def of(cls, problem: Problem, g: FloatArray, knots: Knots, n_steps: int) -> LevelEstimate:
+    def of(cls, problem: Problem, g: FloatArray, knots: Knots, n_steps: int = 1) -> LevelEstimate:
         """The estimate by a fitted start g ``(n, d)`` with curves."""
-        step, total = steps_of(problem, g, knots, n_steps)[-1]
-        residuals = problem.columns() - step.g
-        R, let_in, a = step.left_out_and_let_in(total, residuals, problem.units)
-        left_out, within = (risk_of(problem.loss, problem.labels, each) for each in (R, let_in))
-        refinement = a * left_out + (1 - a) * within
-        return cls(R, left_out, refinement, within, step.dimension, knots)
+        level = cls._by_one_step(problem, g, knots, None)
+        for _ in range(n_steps - 1):
+            level = level.with_another_step(problem)
+        return level
+
+    def with_another_step(self, problem: Problem) -> LevelEstimate:
+        """The estimate after one more Newton step."""
+        reached = self.let_in[:, -problem.columns().shape[1] :]
+        return self._by_one_step(problem, reached, self.knots, self.parameters)
+
+    @classmethod
+    def _by_one_step(
+        cls, problem: Problem, g: FloatArray, knots: Knots, parameters: FloatArray | None
+    ) -> LevelEstimate:
+        blocks = _Block.split(problem, g, knots)
+        step, total = newton_step(problem, blocks, parameters)
+
+        def results(block: _Block) -> tuple[FloatArray, ...]:
+            own = replace(step, features=block.features, g=block.g)
+            R, let_in, a = own.left_out_and_let_in(total, block.residuals, block.units)
+            left_out, within = (risk_of(problem.loss, block.labels, each) for each in (R, let_in))
+            return R, let_in, left_out, a * left_out + (1 - a) * within, within
+
+        rows = zip(*_mapped(results, blocks), strict=True)
+        moved = step.variance @ total
+        reached = moved if parameters is None else parameters + moved
+        return cls(*map(np.concatenate, rows), step.dimension, knots, reached)
 
 
-def steps_of(
-    problem: Problem, g: FloatArray, knots: Knots, n_steps: int = STEPS
-) -> list[tuple[CurveStep, FloatArray]]:
-    """Newton steps from a start g ``(n, d)`` to one with curves, with the scores ``(p,)``."""
-    features = Features(problem.predictions, knots)
-    theta: FloatArray = np.zeros(features.n_parameters)
-    steps: list[tuple[CurveStep, FloatArray]] = []
-    for _ in range(n_steps):
-        if steps:
-            step, total = steps[-1]
-            theta = theta + step.variance @ total
-            g = step.at(problem.predictions, g, total)
-        step = CurveStep.of(features, g, problem.weights, problem.mean_weight, second=bool(steps))
-        scores = features.total(problem.weights[:, None] * (problem.columns() - g))
-        steps.append((step, scores - PRIOR * problem.mean_weight * theta))
-    return steps
+@dataclass(frozen=True)
+class _Block:
+    """Some rows of a problem, where a Newton step begins at g ``(m, d)``."""
+
+    features: Features
+    g: FloatArray
+    labels: LabelArray
+    residuals: FloatArray
+    weights: FloatArray
+    units: FloatArray
+
+    @classmethod
+    def split(cls, problem: Problem, g: FloatArray, knots: Knots) -> list[_Block]:
+        """All rows, in blocks of one size."""
+        n = len(g)
+        columns, f, size = problem.columns(), problem.predictions, -(-n // -(-n // BLOCK))
+        slices = [slice(start, start + size) for start in range(0, n, size)]
+        return [
+            cls(
+                Features(f[rows], knots),
+                g[rows],
+                problem.labels[rows],
+                columns[rows] - g[rows],
+                problem.weights[rows],
+                problem.units[rows],
+            )
+            for rows in slices
+        ]
+
+
+def _mapped(function: Callable[[_Block], T], blocks: Sequence[_Block]) -> list[T]:
+    """Results of all blocks, on all cores."""
+    return list(ordered_map(function, blocks)) if len(blocks) > 1 else [function(blocks[0])]
+
+
+def newton_step(
+    problem: Problem, blocks: Sequence[_Block], parameters: FloatArray | None
+) -> tuple[CurveStep, FloatArray]:
+    """A Newton step and its scores ``(p,)``; there are no parameters if it is the first."""
+
+    def sums(block: _Block) -> tuple[FloatArray, FloatArray]:
+        scores = block.features.total(block.weights[:, None] * block.residuals)
+        return block.features.information(block.g, block.weights), scores
+
+    parts = zip(*_mapped(sums, blocks), strict=True)
+    information, scores = (np.add.reduce(each) for each in parts)
+    first, unit = blocks[0], problem.mean_weight
+    step = CurveStep.by_information(
+        first.features, first.g, information, unit, second=parameters is not None
+    )
+    return step, scores if parameters is None else scores - PRIOR * unit * parameters
 
 
 def mixed_at(estimate: Debiased, points: FloatArray, by_kernels: FloatArray) -> FloatArray:
@@ -121,9 +190,13 @@ def mixed_at(estimate: Debiased, points: FloatArray, by_kernels: FloatArray) -> 
     for knots, share in estimate.mixture.levels:
         assert estimate.started is not None
         problem, fit = estimate.started.problem, estimate.started.fit
-        g = fit.at(points)
-        for step, total in steps_of(problem, fit.at(problem.predictions), knots):
-            g = step.at(points, g, total)
+        at_rows, g, parameters = fit.at(problem.predictions), fit.at(points), None
+        for _ in range(STEPS):
+            blocks = _Block.split(problem, at_rows, knots)
+            step, total = newton_step(problem, blocks, parameters)
+            at_rows, g = step.at(problem.predictions, at_rows, total), step.at(points, g, total)
+            moved = step.variance @ total
+            parameters = moved if parameters is None else parameters + moved
         R += share * completed(g)
     return R
 
@@ -191,16 +264,19 @@ def finer(estimates: Sequence[Debiased]) -> list[Debiased]:
     ends = {gate: np.array([each.mean(each.terms) for each in current]) for gate in (SURE, FEARED)}
     for knots in levels(problems, g):
         believed = sum(each.mean(each.terms) for each in current)
-        for n_steps in (1, STEPS):
-            parts = zip(problems, g, knots, strict=True)
-            found = [LevelEstimate.of(*part, n_steps) for part in parts]
+        found = [LevelEstimate.of(*part) for part in zip(problems, g, knots, strict=True)]
+        for further in range(STEPS):
+            if further:
+                pairs = zip(problems, found, strict=True)
+                found = [level.with_another_step(problem) for problem, level in pairs]
             pairs = list(zip(current, found, strict=True))
             values = np.array([one.mean(one.risk - level.refinement) for one, level in pairs])
-            if values.sum() <= believed:
+            added = sum(one.mean(level.refinement - level.within) for one, level in pairs)
+            chance = Chances(added, sum(each.dimension for each in found), before)
+            above = float(values.sum()) - believed
+            if above <= 0 or chance.score(above) < FEARED[0] - GAINED:
                 break
-        added = sum(one.mean(level.refinement - level.within) for one, level in pairs)
-        chance = Chances(added, sum(each.dimension for each in found), before)
-        share = chance.share(float(values.sum()) - believed, BELIEVED)
+        share = chance.share(above, BELIEVED)
         if share > 0:
             current = [_mixed(one, level, share) for one, level in pairs]
         for gate, own in ends.items():
@@ -237,12 +313,16 @@ class Chances:
     dimension: float
     before: float
 
-    def share(self, above: float, ends: tuple[float, float]) -> float:
-        """omega, of a level that is above by so much; from 0 to 1 between two normal scores."""
+    def score(self, above: float) -> float:
+        """z, of a level that is above by so much; -inf if it has no additional parameters."""
         more = self.dimension - self.before
         if more < 1 or self.added <= 0:
-            return 0.0
-        score = normal_score(above / (self.added / self.dimension), more)
+            return -np.inf
+        return normal_score(above / (self.added / self.dimension), more)
+
+    def share(self, above: float, ends: tuple[float, float]) -> float:
+        """omega, of a level that is above by so much; from 0 to 1 between two normal scores."""
+        score = self.score(above)
         t = min(max((score - ends[0]) / (ends[1] - ends[0]), 0.0), 1.0)
         return t * t * (3 - 2 * t)
 

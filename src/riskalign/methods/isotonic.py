@@ -133,7 +133,7 @@ class IsotonicBand:
         arrays = self.predictions, self.conditional, self.lower, self.upper
         rows = [
             Row("distinct predictions", numbers.count(n)),
-            Row("outside the band", numbers.count(self._n_outside)),
+            Row("of these outside the band", numbers.count(self._n_outside)),
             Row("confidence", numbers.percent(self.confidence)),
         ]
         picture = svg.reliability(*(array[some] for array in arrays))

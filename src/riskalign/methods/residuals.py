@@ -334,7 +334,8 @@ def _estimates(
     found: dict[tuple[int, Tuning], Terms] = {}
     for tuning, numbers in wanting.items():
         values = {k: started[k].with_slopes() for k in numbers}
-        smoothed = smoother.with_squares(values, tuning)
+        slow = values[numbers[0]].shape[1] - started[numbers[0]].residuals.shape[1]
+        smoothed = smoother.with_squares(values, tuning, slow)
         noises = fit_noises([(started[k], smoothed[k][0]) for k in numbers])
         for k, noise in zip(numbers, noises, strict=True):
             found[k, tuning] = terms_of(started[k], *smoothed[k], noise)

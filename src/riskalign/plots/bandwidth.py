@@ -1,4 +1,4 @@
-"""The bandwidth's criterion, and where it was lowest."""
+"""A criterion against the bandwidth, with its minimum."""
 
 from __future__ import annotations
 

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from riskalign.data.notions import NOTIONS
+from riskalign.display.described import LOSSES
+from riskalign.display.numbers import points
 from riskalign.equations.arrays import FloatArray, IntArray
 from riskalign.plots.canvas import (
     BLUE,
@@ -93,7 +96,7 @@ def class_bars(result: CalibrationResult, *, largest: int = 15, ax: Axes | None 
     ax.set_ylim(positions[-1] + 0.9, -0.7)
     ax.tick_params(axis="y", length=0)
     ax.axvline(0, color=ink(), lw=0.8)
-    ax.set_xlabel(f"calibration error ({result.loss} loss), in all {number(result.value)}")
+    ax.set_xlabel(f"calibration error ({_measure(result)}); of all classes {number(result.value)}")
     if ax.get_legend_handles_labels()[0]:
         legend_above(ax)
     bare(ax, "top", "right", "left")
@@ -161,7 +164,7 @@ def model_comparison(results: Mapping[str, CalibrationResult], *, ax: Axes | Non
             "`results` must hold errors of one kind: the same notion, loss and norm; found "
             f"{found or 'none'}."
         )
-    ((notion, loss, norm),) = kinds
+    ((notion, _, _),) = kinds
     ax = axes_for(ax, 6.5, 1.1 + 0.4 * len(results))
     for row, result in enumerate(results.values()):
         if result.interval is not None:
@@ -179,8 +182,7 @@ def model_comparison(results: Mapping[str, CalibrationResult], *, ax: Axes | Non
     ax.set_axisbelow(True)
     levels = {result.confidence for result in results.values()} - {None}
     band = f", {levels.pop():.0%} intervals" if len(levels) == 1 else ""
-    measure = f"{loss} loss" if norm is None else f"{norm} norm"
-    ax.set_xlabel(f"{notion} calibration error ({measure}){band}")
+    ax.set_xlabel(f"{NOTIONS[notion].title} calibration error ({_measure(result)}){band}")
     bare(ax, "top", "right", "left")
     return ax
 
@@ -190,14 +192,23 @@ def _note(ax: Axes, row: int, result: CalibrationResult) -> None:
     text = number(result.value)
     if result.interval is not None:
         text += " ({} to {})".format(*map(number, result.interval))
+    beside = f"risk {number(result.risk)}"
+    if result.in_points and result.norm is None:
+        per = " per class" if result.per_class is not None else ""
+        beside = f"typical gap {points(result.gap)} pts{per}, {beside}"
     ax.annotate(
-        f"{text}\nrisk {number(result.risk)}",
+        f"{text}\n{beside}",
         (1.02, row),
         xycoords=("axes fraction", "data"),
         va="center",
         fontsize=SMALL,
         annotation_clip=False,
     )
+
+
+def _measure(result: CalibrationResult) -> str:
+    """The loss or the norm in words."""
+    return LOSSES.get(result.loss, result.loss) if result.norm is None else f"{result.norm} norm"
 
 
 def _short(name: str) -> str:

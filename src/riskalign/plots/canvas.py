@@ -76,5 +76,5 @@ def legend_above(ax: Axes) -> None:
 
 
 def number(value: float) -> str:
-    """A number with three digits that matter."""
+    """A number with three significant digits."""
     return f"{value:.3g}"

@@ -18,7 +18,11 @@ LABELS = 12
 
 
 def error_over_time(
-    columns: Mapping[str, Sequence[Any]], *, alarm: Alarm | None = None, ax: Axes | None = None
+    columns: Mapping[str, Sequence[Any]],
+    *,
+    alarm: Alarm | None = None,
+    ax: Axes | None = None,
+    words: str = "",
 ) -> Axes:
     """Draw errors of periods as points and a band.
 
@@ -28,6 +32,7 @@ def error_over_time(
     alarm : Alarm, optional
         The limit that the alarm tests against and, if it is raised, where.
     ax : matplotlib Axes, optional
+    words : the loss, and the level of the intervals
     """
     ax = axes_for(ax, 7.0, 3.4)
     names = [str(name) for name in columns["period"]]
@@ -42,7 +47,7 @@ def error_over_time(
     step = -(-len(names) // LABELS)
     ax.set_xticks(x[::step], names[::step], rotation=30, ha="right", fontsize=SMALL)
     ax.set_xlim(-0.5, len(names) - 0.5)
-    ax.set_ylabel("calibration error")
+    ax.set_ylabel("\n".join(filter(None, ["calibration error", words])))
     bare(ax)
     return ax
 

@@ -61,13 +61,13 @@ MATRIX = Form("matrix", ("logarithm", "lifted logarithm", "probability"), ("one"
 
 @dataclass(frozen=True)
 class Features:
-    """The features of some predictions.
+    """The features of some predictions: classes first, so that sums over classes are fast.
 
     Attributes
     ----------
-    shared : (K, n, S)
-    own : (K, n, B)
-    crossed : (n, K), z; None where no pairs of classes have weights
+    shared : (S, K, n)
+    own : (B, K, n)
+    crossed : (K, n), z; None where no pairs of classes have weights
     """
 
     shared: FloatArray
@@ -77,51 +77,63 @@ class Features:
     @classmethod
     def of(cls, form: Form, f: FloatArray, centre: FloatArray) -> Features:
         """The features of predictions ``(n, K)``; `centre` ``(K,)`` is the mean of log f."""
-        crossed = floored_log(f) - centre if form.crossed else None
-        return cls(_stacked(form.shared, f), _stacked(form.own, f), crossed)
+        shared, own = _stacked(form.shared, f), _stacked(form.own, f)
+        if not form.crossed:
+            return cls(shared, own, None)
+        logarithms = shared[0] if form.shared[0] == "logarithm" else floored_log(f.T)
+        return cls(shared, own, logarithms - centre[:, None])
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """S, B, K and n."""
+        return len(self.shared), len(self.own), *self.shared.shape[1:]
 
     def take(self, rows: slice) -> Features:
         """The features of some rows."""
-        crossed = None if self.crossed is None else self.crossed[rows]
-        return Features(self.shared[:, rows], self.own[:, rows], crossed)
+        crossed = None if self.crossed is None else self.crossed[:, rows]
+        return Features(self.shared[:, :, rows], self.own[:, :, rows], crossed)
 
     def logits(self, theta: FloatArray) -> FloatArray:
-        """Eta ``(n, K)``."""
-        K, _, S = self.shared.shape
-        B = self.own.shape[2]
-        eta = self.shared @ theta[:S]
-        if B:
-            eta += (self.own @ theta[S : S + K * B].reshape(K, B, 1))[:, :, 0]
-        if self.crossed is None:
-            return np.ascontiguousarray(eta.T)
-        found: FloatArray = eta.T + self.crossed @ theta[S + K * B :].reshape(K, K).T
-        return found
+        """Eta, by class: ``(K, n)``."""
+        S, B, K, _ = self.shape
+        eta = theta[0] * self.shared[0]
+        for weight, feature in zip(theta[1:S], self.shared[1:], strict=True):
+            eta += weight * feature
+        for weights, feature in zip(theta[S : S + K * B].reshape(K, B).T, self.own, strict=True):
+            eta += weights[:, None] * feature
+        if self.crossed is not None:
+            eta += theta[S + K * B :].reshape(K, K) @ self.crossed
+        return eta
 
-    def of_class(self, k: int) -> tuple[FloatArray, list[slice]]:
-        """The features of class k with weights of their own ``(n, P)``, and their places."""
-        K, _, S = self.shared.shape
-        B = self.own.shape[2]
-        places = [slice(S + k * B, S + (k + 1) * B)]
-        if self.crossed is None:
-            return self.own[k], places
-        after = S + K * B + k * K
-        columns = np.concatenate([self.own[k], self.crossed], axis=1)
-        return columns, [*places, slice(after, after + K)]
+
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs of K classes, each class with itself, too.
+
+    Attributes
+    ----------
+    first, second : (P,), the classes; none is after the other
+    number : (K, K), the pair of two classes
+    """
+
+    first: IntArray
+    second: IntArray
+    number: IntArray
+
+    @classmethod
+    def of(cls, n_classes: int) -> Pairs:
+        """The pairs of so many classes."""
+        first, second = np.triu_indices(n_classes)
+        number = np.empty((n_classes, n_classes), dtype=np.intp)
+        number[first, second] = number[second, first] = np.arange(len(first))
+        return cls(first, second, number)
 
 
 def _stacked(names: tuple[str, ...], f: FloatArray) -> FloatArray:
-    columns = np.empty((f.shape[1], len(f), len(names)))
-    for j, name in enumerate(names):
-        columns[:, :, j] = FEATURES[name](f).T
+    columns = np.empty((len(names), f.shape[1], len(f)))
+    for column, name in zip(columns, names, strict=True):
+        column[:] = FEATURES[name](f).T
     return columns
-
-
-def parts_of(columns: FloatArray, places: list[slice]) -> list[tuple[slice, FloatArray]]:
-    """Columns by the places of their weights."""
-    first = places[0].stop - places[0].start
-    if len(places) == 1:
-        return [(places[0], columns)]
-    return [(places[0], columns[:, :first]), (places[1], columns[:, first:])]
 
 
 def blocks_of(form: Form, n_classes: int) -> IntArray:

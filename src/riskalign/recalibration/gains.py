@@ -28,6 +28,9 @@ A gain that matters shows in these, and a report should not wait for the others.
 METHOD = KernelSmoother()
 """How errors before and after are estimated."""
 
+Z95 = 1.96
+"""Standard errors from a value to the ends of its 95% interval."""
+
 FOLDS = 3
 """Folds of the cross-fitting. Five take twice the time, and say the same."""
 
@@ -49,6 +52,7 @@ class Gain:
     code : the Python code that does so
     n : rows that were looked at
     log_loss_doubt : standard error of the difference to the lowest log loss of all methods
+    change_error : standard error of `change`, for the maps as they were fitted
 
     Examples
     --------
@@ -71,6 +75,25 @@ class Gain:
     code: str
     n: int
     log_loss_doubt: float = 0.0
+    change_error: float = 0.0
+
+    @property
+    def change(self) -> float:
+        """By which share the log loss changes; negative where it falls."""
+        return self.log_loss_after / self.log_loss_before - 1 if self.log_loss_before else 0.0
+
+    @property
+    def change_interval(self) -> tuple[float, float]:
+        """The 95% interval of `change`, by the normal approximation."""
+        reach = Z95 * self.change_error
+        return self.change - reach, self.change + reach
+
+    @property
+    def change_in_words(self) -> str:
+        """The change of the log loss with its interval."""
+        low, high = self.change_interval
+        ends = f" (95% CI {low:+.1%} to {high:+.1%})" if self.change_error > 0 else ""
+        return f"{self.change:+.1%}{ends}"
 
     @property
     def removed_share(self) -> float | None:
@@ -102,8 +125,7 @@ class Gain:
             of_error = f"removes {share:.0%} of the calibration error"
         else:
             of_error = "raises the calibration error"
-        change = self.log_loss_after / self.log_loss_before - 1 if self.log_loss_before else 0.0
-        return f"{self.description}: {of_error}, log loss {change:+.1%}"
+        return f"{self.description}: {of_error}, log loss {self.change_in_words}"
 
     def _repr_html_(self) -> str:
         """A table of one row, for notebooks."""
@@ -115,15 +137,13 @@ class Gains(list[Gain]):
 
     def _repr_html_(self) -> str:
         """A row per method, for notebooks."""
-        head = ("method", "calibration error", "log loss", "change")
+        head = ("method", "calibration error", "log loss", "change (95% CI)")
         rows = [
             (
                 gain.description,
                 f"{number(max(gain.error_before, 0.0))} to {number(max(gain.error_after, 0.0))}",
                 f"{number(gain.log_loss_before)} to {number(gain.log_loss_after)}",
-                f"{gain.log_loss_after / gain.log_loss_before - 1:+.1%}"
-                if gain.log_loss_before
-                else "",
+                gain.change_in_words.replace("95% CI ", "") if gain.log_loss_before else "",
             )
             for gain in self
         ]
@@ -210,6 +230,7 @@ def gains_of(
         announce_errors(n_classes, 1 + len(methods))
     before = sample.probabilities
     loss_before, error_before = log_loss(sample, before), error(before)
+    losses_before = _losses(sample, before)
     recalibrated = [cross_fitted(sample, method, FOLDS) for method in methods]
     losses = np.array([_losses(sample, after) for after in recalibrated])
     share = sample.weights / sample.weights.sum()
@@ -230,6 +251,7 @@ def gains_of(
                 CODE.format(method=method),
                 len(after),
                 doubt,
+                _change_error(losses_before, own, share),
             )
         )
     return gains
@@ -258,6 +280,15 @@ def log_loss(sample: Sample, f: FloatArray) -> float:
 
 def _losses(sample: Sample, f: FloatArray) -> FloatArray:
     return -floored_log(f[np.arange(len(f)), sample.labels])
+
+
+def _change_error(before: FloatArray, after: FloatArray, share: FloatArray) -> float:
+    """The standard error of the ratio of two mean losses of the same rows, each ``(n,)``."""
+    mean = float(share @ before)
+    if mean <= 0:
+        return 0.0
+    terms = (after - float(share @ after) / mean * before) / mean
+    return float(np.sqrt(share**2 @ terms**2))
 
 
 def _description(sample: Sample, method: str) -> str:

@@ -18,8 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.optimize import minimize_scalar
-from scipy.special import logsumexp, softmax
+from scipy.special import softmax
 
 from riskalign.data.hashing import hash_rows
 from riskalign.data.notions import CANONICAL, CLASSWISE
@@ -27,7 +26,7 @@ from riskalign.data.sample import Sample
 from riskalign.equations.arrays import FloatArray, IntArray, floored_log
 from riskalign.equations.simplex import onto_simplex
 from riskalign.recalibration.forms import MATRIX, TEMPERATURE, VECTOR, Form, blocks_of
-from riskalign.recalibration.scaling import MOST_LEFT_OUT, Fit, Scaling
+from riskalign.recalibration.scaling import MOST_LEFT_OUT, Fit, Scaling, by_softmax
 from riskalign.recalibration.smoothed import (
     ClasswiseSmoothing,
     JointSmoothing,
@@ -41,6 +40,9 @@ FORMS: dict[str, Form] = {form.name: form for form in (MATRIX, VECTOR, TEMPERATU
 
 FEWEST_ERRORS, ENOUGH_ERRORS = 2.0, 3.0
 """Standard errors by which smoothing must lower the loss to be used at all, and in full."""
+
+CLOSE = 1e-4
+"""How near the weight of a scaling's logits is to the best one."""
 
 MOST_NUMBERS = 30_000_000
 """Rows times parameters that are fitted to; of larger samples, the rows with the smallest hash."""
@@ -75,14 +77,15 @@ class Start:
             none = np.zeros(f.shape[1])
             scaling = Scaling(TEMPERATURE, np.ones(1), none, np.empty(0))
             return cls(scaling, 1.0, floored_log(f))
-        fit = Fit.of(sample, FORMS[start])
         if f.shape[1] > MOST_LEFT_OUT:
+            fit = Fit.of(sample, FORMS[start])
             return cls(fit.scaling, 1.0, fit.logits())
-        own = fit.left_out_logits()
-        if start == "temperature":
-            return cls(fit.scaling, 1.0, own)
         simple = Fit.of(sample, TEMPERATURE)
         other = simple.left_out_logits()
+        if start == "temperature":
+            return cls(simple.scaling, 1.0, other)
+        fit = Fit.of(sample, FORMS[start])
+        own = fit.left_out_logits()
         share = _best_share(sample, other, own)
         theta = share * fit.scaling.theta
         theta[0] += (1 - share) * simple.scaling.slope
@@ -90,19 +93,35 @@ class Start:
 
 
 def _best_share(sample: Sample, simple: FloatArray, rich: FloatArray) -> float:
-    """W in [0, 1] that minimises the log loss of the logits (1 - w) simple + w rich."""
+    """W in [0, 1] that minimises the log loss of the logits (1 - w) simple + w rich.
 
-    def risk(w: float) -> float:
-        return float(sample.weights @ _losses((1 - w) * simple + w * rich, sample))
+    The loss is convex in w. Newton steps that leave the bracket of the minimum halve it instead.
+    """
+    base, change = np.ascontiguousarray(simple.T), np.ascontiguousarray((rich - simple).T)
+    own = change[sample.labels, np.arange(len(simple))]
 
-    inner = minimize_scalar(risk, bounds=(0.0, 1.0), method="bounded", options={"xatol": 0.01})
-    shares = [0.0, float(inner.x), 1.0]
-    return shares[int(np.argmin([risk(w) for w in shares]))]
+    def slopes(w: float) -> tuple[float, float]:
+        """The first and the second derivative of the loss."""
+        g = by_softmax(base + w * change)
+        mean = np.einsum("kn,kn->n", g, change)
+        square = np.einsum("kn,kn->n", g, change**2)
+        return sample.weights @ (mean - own), sample.weights @ (square - mean**2)
 
-
-def _losses(eta: FloatArray, sample: Sample) -> FloatArray:
-    losses: FloatArray = logsumexp(eta, axis=1) - eta[np.arange(len(eta)), sample.labels]
-    return losses
+    low, high = 0.0, 1.0
+    if slopes(high)[0] <= 0:
+        return high
+    slope, curvature = slopes(low)
+    if slope >= 0:
+        return low
+    w = low
+    while high - low > CLOSE:
+        step = -slope / max(curvature, 1e-300)
+        w = w + step if low < w + step < high else (low + high) / 2
+        if abs(step) < CLOSE:
+            break
+        slope, curvature = slopes(w)
+        low, high = (w, high) if slope < 0 else (low, w)
+    return w
 
 
 @dataclass(frozen=True)

@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
 
 from riskalign.equations.arrays import FloatArray, IntArray
+from riskalign.recalibration.evidence import NARROWEST, Evidence, precision_of
 from riskalign.recalibration.forms import Features
+from riskalign.recalibration.information import Information
 
 WEAK = 0.25
 """Precision of the prior of shared weights, in samples; their prior mean is f itself."""
 
-NARROWEST, WIDEST = 1e7, 1e-2
-"""Largest and smallest precision of a block: no weight at all, and no prior at all."""
-
-STEPS, FIXED_STEPS, HALVINGS = 40, 2, 20
+STEPS, FIXED_STEPS, HALVINGS = 40, 1, 20
 """Newton steps at most, those before precisions are learnt, and halvings of one step."""
 
-STILL, SETTLED = 1e-4, 0.05
-"""Steps of parameters, and of logarithms of precisions, below which the fit is done."""
+BEGIN = 10.0
+"""First precision of blocks, per class: wide priors would overfit in the first step."""
 
-RELAXED = 1.5
-"""Fixed-point steps of precisions are lengthened by this factor: they are known to be short."""
+FEW = 200_000
+"""Rows times classes from which the shared weights are first fitted to."""
 
-DROPPED = 0.1
-"""Effective number of parameters below which a block vanishes."""
+STILL, SETTLED = 1e-6, 0.01
+"""Gains of the log-likelihood of all rows, and steps of logarithms of precisions, from which
+the fit is done."""
+
+NEAR = 1.0
+"""Gain of the log-likelihood by the last step from which the quadratic is good enough to say that
+a block vanishes."""
+
+CHUNK = 20_000
+"""Rows times classes whose information is summed at once: in cache."""
 
 INFORMED = 2e10
 """n p^2 up to which the information is summed over all rows; beyond, over every r-th row. The
@@ -32,55 +40,90 @@ gradient is always that of all rows, so that the solution is the same."""
 
 
 class Newton:
-    """Newton's method for the weights, and fixed-point steps for the precisions of their blocks."""
+    """Newton's method for the weights; each step also learns the precisions of their blocks.
+
+    Precisions maximise the evidence of the quadratic log-likelihood that the step is made from:
+    its second derivatives, which cost most, serve both.
+    """
 
     def __init__(
         self, features: Features, labels: IntArray, weights: FloatArray, blocks: IntArray
     ) -> None:
+        S, B, n_classes, n = features.shape
         self._features, self._labels, self._weights = features, labels, weights
         self._blocks = blocks
-        self._members = [blocks == block for block in range(int(blocks.max()) + 1)]
+        self._members = np.arange(int(blocks.max()) + 1)[:, None] == blocks
+        self._own = slice(S, S + n_classes * B)
         self._mean = np.zeros(len(blocks))
         self._mean[0] = 1.0
-        n_classes = features.shared.shape[0]
-        self._penalties = np.full(len(self._members), float(n_classes))
+        self._penalties = np.full(len(self._members), BEGIN * n_classes)
         self._known: tuple[FloatArray, float, FloatArray] | None = None
-        self._every = int(np.ceil(len(labels) * len(blocks) ** 2 / INFORMED))
+        self._every = int(np.ceil(n * len(blocks) ** 2 / INFORMED))
 
     def run(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Weights ``(p,)``, precisions of the blocks, and the information ``(p, p)``."""
-        theta, information = self._mean.copy(), np.empty((0, 0))
+        theta, information, gain = self._beginning(), np.empty((0, 0)), np.inf
         for step in range(STEPS):
-            precision = self.precision()
-            gradient, information = self.derivatives(theta, precision)
-            factor = cho_factor(information)
-            move = self._shortened(theta, cho_solve(factor, gradient), precision)
-            theta = theta + move
+            score, information = self._score(theta), self._information(theta)
+            slope = score + information @ (theta - self._mean)
+            evidence = Evidence(information, slope, self._members, WEAK)
             change = 0.0
-            if step >= FIXED_STEPS and self._members:
-                inverse = cho_solve(factor, np.eye(len(theta)))
-                change = self._learn(theta, np.diag(inverse))
-            if np.abs(move).max() < STILL and change < SETTLED and step > FIXED_STEPS:
+            if step >= FIXED_STEPS and len(self._members):
+                self._penalties, best, change = evidence.best(self._penalties, gain < NEAR)
+                self._forget_pairs()
+            else:
+                best = evidence.at(self._penalties)
+            precision = self.precision()
+            move = self._mean + best.weights - theta
+            kept = move * best.kept
+            gain = kept @ (information @ kept + precision * kept) / 2
+            theta = theta + self._shortened(theta, move, precision)
+            if gain < STILL and change < SETTLED and step >= FIXED_STEPS:
                 break
-        return theta, self._penalties, information
+        return theta, self._penalties, information + np.diag(self.precision())
+
+    def _beginning(self) -> FloatArray:
+        """The best weights of shared features alone, by some of the rows if there are many."""
+        S, B, n_classes, n = self._features.shape
+        every = int(np.ceil(n * n_classes / FEW))
+        start = self._mean.copy()
+        if every == 1 and len(start) == S:
+            return start
+        rows = slice(None, None, every)
+        features = replace(self._features.take(rows), own=self._features.own[:0], crossed=None)
+        weights = self._weights[rows]
+        few = Newton(features, self._labels[rows], weights, self._blocks[:S])
+        start[:S] = few.run()[0]
+        none = np.zeros(len(start))
+        return start if self.loss(start, none) < self.loss(self._mean, none) else self._mean
+
+    @property
+    def features(self) -> Features:
+        """The features that have weights."""
+        return self._features
 
     def precision(self) -> FloatArray:
         """The prior precision of each parameter, ``(p,)``."""
-        if not self._members:
-            return np.full(len(self._blocks), WEAK)
-        return np.where(self._blocks < 0, WEAK, self._penalties[np.maximum(self._blocks, 0)])
+        return precision_of(self._members, self._penalties, WEAK)
+
+    def _forget_pairs(self) -> None:
+        """Spare the features of pairs once their blocks have vanished."""
+        if self._features.crossed is None:
+            return
+        _, B, _, _ = self._features.shape
+        if (self._penalties[B:] >= NARROWEST).all():
+            self._features = replace(self._features, crossed=None)
 
     def _at(self, theta: FloatArray) -> tuple[float, FloatArray]:
-        """The log loss of all rows and their probabilities ``(n, K)``; the last ones are kept."""
+        """The log loss of all rows and their probabilities ``(K, n)``; the last ones are kept."""
         if self._known is None or not np.array_equal(self._known[0], theta):
             eta = self._features.logits(theta)
-            own = eta[np.arange(len(eta)), self._labels]
-            largest = eta.max(axis=1)
-            eta -= largest[:, None]
+            eta -= eta.max(axis=0)
+            own = eta[self._labels, np.arange(eta.shape[1])]
             g = np.exp(eta, out=eta)
-            total = g.sum(axis=1)
-            loss = float(self._weights @ (largest + np.log(total) - own))
-            g /= total[:, None]
+            total = g.sum(axis=0)
+            loss = float(self._weights @ (np.log(total) - own))
+            g /= total
             self._known = theta, loss, g
         return self._known[1:]
 
@@ -100,73 +143,32 @@ class Newton:
     def derivatives(
         self, theta: FloatArray, precision: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """Gradient ``(p,)`` and information ``(p, p)`` of the penalised log-likelihood.
+        """Gradient ``(p,)`` and information ``(p, p)`` of the penalised log-likelihood."""
+        gradient = self._score(theta) - precision * (theta - self._mean)
+        return gradient, self._information(theta) + np.diag(precision)
 
-        With J_ik the features of class k in row i, and w_i the weights,
-
-            information = sum_i w_i (sum_k g_ik J_ik J_ik' - m_i m_i'),  m_i = sum_k g_ik J_ik.
-        """
-        _, g = self._at(theta)
-        residual = -(self._weights[:, None] * g).T  # (K, n)
-        residual[self._labels, np.arange(len(g))] += self._weights
-        features = self._features
-        parts = [
-            residual.ravel() @ features.shared.reshape(residual.size, -1),
-            (residual[:, None] @ features.own).ravel(),
-        ]
+    def _score(self, theta: FloatArray) -> FloatArray:
+        """The gradient of the log-likelihood, ``(p,)``."""
+        features, weights = self._features, self._weights
+        S, B, K, n = features.shape
+        residual = -weights * self._at(theta)[1]  # (K, n)
+        residual[self._labels, np.arange(n)] += weights
+        found = np.zeros(len(theta))
+        found[:S] = features.shared.reshape(S, K * n) @ residual.ravel()
+        for b in range(B):
+            found[self._own][b::B] = np.einsum("kn,kn->k", residual, features.own[b])
         if features.crossed is not None:
-            parts.append((residual @ features.crossed).ravel())
-        gradient = np.concatenate(parts) - precision * (theta - self._mean)
-        some = slice(None, None, self._every)
-        return gradient, self._information(some, g[some]) + np.diag(precision)
-
-    def _information(self, rows: slice, g: FloatArray) -> FloatArray:
-        """The information of some rows, scaled to all of them, without the prior."""
-        features, weights = self._features.take(rows), self._weights[rows]
-        weights = weights * (self._weights.sum() / weights.sum())
-        shared, own, crossed = features.shared, features.own, features.crossed
-        (K, n, S), B, p = shared.shape, own.shape[2], len(self._blocks)
-        end = S + K * B  # of the weights of single classes
-        mean, found = np.empty((n, p)), np.zeros((p, p))
-        pushed = np.ascontiguousarray(g.T)[:, :, None] * shared  # (K, n, S)
-        mean[:, :S] = pushed.sum(axis=0)
-        pushed *= weights[:, None]
-        found[:S, :S] = shared.reshape(K * n, S).T @ pushed.reshape(K * n, S)
-        pushed = np.ascontiguousarray(g.T)[:, :, None] * own  # (K, n, B)
-        mean[:, S:end].reshape(n, K, B)[...] = pushed.transpose(1, 0, 2)
-        pushed = (weights[:, None] * pushed).transpose(0, 2, 1)  # (K, B, n)
-        found[S:end, :S] = (pushed @ shared).reshape(K * B, S)
-        of_classes = np.zeros((K, B, K, B))
-        of_classes[np.arange(K), :, np.arange(K)] = pushed @ own
-        found[S:end, S:end] = of_classes.reshape(K * B, K * B)
-        if crossed is not None:
-            mean[:, end:] = (g[:, :, None] * crossed[:, None]).reshape(n, K * K)
-            for k in range(K):
-                places = slice(end + k * K, end + (k + 1) * K)
-                of_pairs = (weights * g[:, k])[:, None] * crossed
-                found[places, places] = of_pairs.T @ crossed
-                found[places, :S] = of_pairs.T @ shared[k]
-                found[places, S + k * B : S + (k + 1) * B] = of_pairs.T @ own[k]
-        found[:S, S:] = found[S:, :S].T
-        found[S:end, end:] = found[end:, S:end].T
-        mean *= np.sqrt(weights)[:, None]
-        found -= mean.T @ mean
+            found[self._own.stop :] = (residual @ features.crossed.T).ravel()
         return found
 
-    def _learn(self, theta: FloatArray, variances: FloatArray) -> float:
-        """Set the precisions of the blocks; by how much logarithms of those that matter moved."""
-        changes = []
-        for block, members in enumerate(self._members):
-            before = float(self._penalties[block])
-            if before == NARROWEST:
-                continue
-            effective = members.sum() - before * variances[members].sum()
-            size = float(((theta - self._mean)[members] ** 2).sum())
-            if effective < DROPPED:
-                self._penalties[block] = NARROWEST
-                changes.append(1.0)
-                continue
-            factor = (effective / max(size, 1e-300) / before) ** RELAXED
-            self._penalties[block] = np.clip(before * factor, WIDEST, NARROWEST)
-            changes.append(abs(float(np.log(self._penalties[block] / before))))
-        return max(changes, default=0.0)
+    def _information(self, theta: FloatArray) -> FloatArray:
+        """The information ``(p, p)``: that of some rows, scaled to all of them."""
+        g, found = self._at(theta)[1], Information(self._features)
+        _, _, K, n = self._features.shape
+        step, total = max(CHUNK // K, 1) * self._every, 0.0
+        for start in range(0, n, step):
+            rows = slice(start, start + step, self._every)
+            weights = self._weights[rows]
+            found.add(self._features.take(rows), weights, g[:, rows])
+            total += float(weights.sum())
+        return found.matrix(len(theta)) * (self._weights.sum() / total)

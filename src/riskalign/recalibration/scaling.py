@@ -30,17 +30,20 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
-from scipy.special import softmax
 
 from riskalign.data.limits import announce_scaling
 from riskalign.data.sample import Sample
 from riskalign.equations.arrays import FloatArray, IntArray, floored_log
-from riskalign.recalibration.forms import Features, Form, blocks_of, parts_of
+from riskalign.recalibration.forms import Features, Form, blocks_of
+from riskalign.recalibration.leverages import Leverages
 from riskalign.recalibration.newton import INFORMED, STEPS, Newton
 from riskalign.smoothing.threads import one_blas_thread
 
 CHUNK = 4_000_000
-"""Numbers held at a time when rows are left out."""
+"""Numbers held at a time when probabilities are recalibrated."""
+
+LEFT_OUT_CHUNK = 100_000
+"""Entries of matrices per pair of classes held at a time when rows are left out: in cache."""
 
 MOST_LEFT_OUT = 30
 """Classes up to which rows are left out of the fit: each takes a K x K system."""
@@ -78,7 +81,7 @@ class Scaling:
         for start in range(0, len(f), rows):
             part = slice(start, start + rows)
             eta = Features.of(self.form, f[part], self.centre).logits(self.theta)
-            R[part] = softmax(eta, axis=1)
+            R[part] = by_softmax(eta).T
         return R
 
     @property
@@ -118,11 +121,11 @@ class Fit:
         with one_blas_thread:  # for small matrices, several threads cost more than they save
             theta, penalties, information = newton.run()
         scaling = Scaling(form, theta, centre, penalties)
-        return cls(scaling, features, sample.labels, weights, information)
+        return cls(scaling, newton.features, sample.labels, weights, information)
 
     def logits(self) -> FloatArray:
         """Eta of the sample's rows, ``(n, K)``."""
-        return self.features.logits(self.scaling.theta)
+        return np.ascontiguousarray(self.features.logits(self.scaling.theta).T)
 
     def left_out_logits(self) -> FloatArray:
         """Eta ``(n, K)``, each row left out of the fit by one Newton step.
@@ -132,24 +135,33 @@ class Fit:
 
             -w Z (I - w V Z)^{-1} (y - g).
         """
+        S, B, K, n = self.features.shape
+        used = len(self.information) if self.features.crossed is not None else S + K * B
+        rows = max(LEFT_OUT_CHUNK // K**2, 1)
+        left = np.empty((n, K))
         with one_blas_thread:
-            return self._left_out(self.logits())
-
-    def _left_out(self, eta: FloatArray) -> FloatArray:
-        n, K = eta.shape
-        inverse: FloatArray = cho_solve(cho_factor(self.information), np.eye(len(self.information)))
-        rows = max(CHUNK // (K * max(len(inverse), K)), 1)
-        left: FloatArray = np.empty_like(eta)
-        for start in range(0, n, rows):
-            part = slice(start, start + rows)
-            Z = _leverages(self.features.take(part), inverse) * self.weights[part, None, None]
-            g = softmax(eta[part], axis=1)
-            residual = -g
-            residual[np.arange(len(g)), self.labels[part]] += 1.0
-            VZ = g[:, :, None] * (Z - np.einsum("nl,nlk->nk", g, Z)[:, None, :])
-            solved = np.linalg.solve(np.eye(K) - VZ, residual[:, :, None])
-            left[part] = eta[part] - (Z @ solved)[:, :, 0]
+            factor = cho_factor(self.information[:used, :used])
+            inverse: FloatArray = cho_solve(factor, np.eye(used))
+            leverages = Leverages(inverse, self.features)
+            for start in range(0, n, rows):
+                part = slice(start, start + rows)
+                left[part] = self._left_out(part, leverages)
         return left
+
+    def _left_out(self, rows: slice, leverages: Leverages) -> FloatArray:
+        """Logits of some rows, left out."""
+        features = self.features.take(rows)
+        eta = features.logits(self.scaling.theta)
+        g = by_softmax(eta.copy())
+        residual = -g
+        residual[self.labels[rows], np.arange(g.shape[1])] += 1.0
+        Z = leverages(features)  # (K, K, b)
+        Z *= self.weights[rows]
+        VZ = g[:, None] * (Z - np.einsum("ln,lkn->kn", g, Z))
+        K = len(g)
+        system = np.eye(K) - VZ.transpose(2, 0, 1)
+        solved = np.linalg.solve(system, residual.T[:, :, None])[:, :, 0]
+        return (eta - np.einsum("kln,ln->kn", Z, solved.T)).T
 
 
 def announce_fits(sample: Sample, form: Form, times: int = 1) -> None:
@@ -163,18 +175,9 @@ def announce_fits(sample: Sample, form: Form, times: int = 1) -> None:
     announce_scaling((n, n_classes), n_steps, n_features, n_entries, n_weights, times)
 
 
-def _leverages(features: Features, inverse: FloatArray) -> FloatArray:
-    """J H^{-1} J' of each row, ``(n, K, K)``."""
-    K, n, S = features.shared.shape
-    columns = [parts_of(*features.of_class(k)) for k in range(K)]
-    Z = np.empty((n, K, K))
-    for k in range(K):
-        pushed = features.shared[k] @ inverse[:S]  # (n, p), J_k H^{-1}
-        for places, own in columns[k]:
-            pushed += own @ inverse[places]
-        for m in range(k, K):
-            entry = np.einsum("ns,ns->n", pushed[:, :S], features.shared[m])
-            for places, own in columns[m]:
-                entry += np.einsum("np,np->n", pushed[:, places], own)
-            Z[:, k, m] = Z[:, m, k] = entry
-    return Z
+def by_softmax(eta: FloatArray) -> FloatArray:
+    """Probabilities ``(K, n)`` of logits ``(K, n)``, in their place."""
+    eta -= eta.max(axis=0)
+    np.exp(eta, out=eta)
+    eta /= eta.sum(axis=0)
+    return eta

@@ -1,4 +1,4 @@
-"""What to do: what recalibration would gain, and whether it is worth it."""
+"""Advice: what recalibration would gain, and whether it is worth it."""
 
 from __future__ import annotations
 
@@ -98,15 +98,16 @@ class Advice:
                 "Recalibration would gain next to nothing: no method lowers the log loss by "
                 f"{WORTH:.1%}{halves}."
             )
-        saved = 1 - chosen.log_loss_after / chosen.log_loss_before
-        falls = f"the log loss falls by {saved:.1%}"
+        fall = _fall(chosen)
+        falls = f"the log loss falls by {fall}"
         if chosen.error_after < chosen.error_before and chosen.error_before > 0:
             name = "typical gap" if self.in_points else "calibration error"
             before, after = self.size(chosen.error_before), self.size(chosen.error_after)
-            falls = f"the {name} falls from {before} to about {after}, the log loss by {saved:.1%}"
+            falls = f"the {name} falls from {before} to about {after}, the log loss by {fall}"
         the = "the " if "calibrator" in chosen.description else ""
         how = f"{the}{chosen.description}"
-        return f"Recalibrate with {how}: {falls} (cross-fitted on {self.rows})."
+        doubt = " The gain may be chance." if chosen.change_interval[1] >= 0 else ""
+        return f"Recalibrate with {how}: {falls}, cross-fitted on {self.rows}.{doubt}"
 
     @property
     def rows(self) -> str:
@@ -140,6 +141,13 @@ class Advice:
             "chosen": None if self.chosen is None else self.chosen.method,
             "gains": [asdict(gain) for gain in self.gains],
         }
+
+
+def _fall(gain: Gain) -> str:
+    """By how much the log loss falls, with the interval of that."""
+    low, high = gain.change_interval
+    ends = f" (95% CI {-high:.1%} to {-low:.1%})" if low < high else ""
+    return f"{-gain.change:.1%}{ends}"
 
 
 def _operand(path: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -25,6 +26,12 @@ RULE = (
 )
 """How `Advice.chosen` is found."""
 
+SIGN = re.compile(r"(?<!\w)-(?=\d)|(?<=\de)-(?=\d)")
+"""The sign of a number or of its exponent."""
+
+KERNELS = {"dirichlet": "Dirichlet", "rbf": "Gaussian"}
+"""Kernels in a sentence."""
+
 BAR, HALF = 120, 60
 """Width of an interval bar, and where its 0 is."""
 
@@ -40,11 +47,8 @@ def tip(text: str) -> str:
 
 
 def minus(text: str) -> str:
-    """Escaped text with proper minus signs before digits."""
-    escaped = html.escape(text)
-    for digit in "0123456789":
-        escaped = escaped.replace(f"-{digit}", f"{MINUS}{digit}")
-    return escaped.replace("&lt;=", "\u2264")
+    """Escaped text with proper minus signs in numbers; names such as "covid-19" keep theirs."""
+    return SIGN.sub(MINUS, html.escape(text)).replace("&lt;=", "\u2264")
 
 
 def sentences(said: Words) -> str:
@@ -94,7 +98,7 @@ def _average_cards(averages: Sequence[Row], level: str) -> Iterator[tuple[Row, s
 def _card(row: Row, note: str, grade: str) -> str:
     worst = html.escape(grade.removesuffix(" by the factor").split()[-1]) if grade else ""
     badge = f'<span class="badge {worst}">{html.escape(grade)}</span>' if grade else ""
-    name = row.name[0].upper() + row.name[1:]
+    name = (row.name[0].upper() + row.name[1:]).replace(" - ", f" {MINUS} ")
     return (
         f"<div><dt>{html.escape(name)}{tip(row.help)}</dt>"
         f'<dd>{minus(row.value)} {badge}</dd><dd class="note">{minus(note)}</dd></div>'
@@ -241,7 +245,8 @@ def advice_section(advice: Advice | None, said: Words, source: Sequence[str]) ->
     title = '<section aria-labelledby="todo"><h2 id="todo">What to do</h2>'
     if not advice.gains:
         return f"{title}<p>{minus(advice.sentence)}</p></section>"
-    heads = ("method", "typical gap" if advice.in_points else "error", "", "log loss", "")
+    error = "typical gap" if advice.in_points else "error"
+    heads = ("method", error, "", "log loss", "change (95% CI)")
     head = "".join(f'<th scope="col">{name}</th>' for name in heads)
     errors = [e for gain in advice.gains for e in (gain.error_before, gain.error_after)]
     most = max(map(advice.gap, errors), default=1.0) or 1.0
@@ -273,7 +278,7 @@ def _gain_row(advice: Advice, gain: Gain, most: float) -> str:
         f'<rect class="{"worse" if worse else "after"}" y="9" width="{max(after, 1.0):.1f}" '
         'height="5"/></svg>'
     )
-    change = gain.log_loss_after / gain.log_loss_before - 1 if gain.log_loss_before else 0.0
+    change = gain.change_in_words.replace("95% CI ", "")  # the head says so
     chosen = ' class="chosen"' if gain is advice.chosen else ""
     name = "typical gap" if advice.in_points else "error"
     return (
@@ -281,7 +286,7 @@ def _gain_row(advice: Advice, gain: Gain, most: float) -> str:
         f'<td data-label="{name}">{minus(advice.size(gain.error_before))} \u2192 '
         f"{minus(advice.size(gain.error_after))}</td><td>{bar}</td>"
         f"<td>{numbers.number(gain.log_loss_before)} \u2192 "
-        f"{numbers.number(gain.log_loss_after)}</td><td>{minus(f'{change:+.1%}')}</td></tr>"
+        f"{numbers.number(gain.log_loss_after)}</td><td>{minus(change)}</td></tr>"
     )
 
 
@@ -306,7 +311,8 @@ def method(screen: Screen) -> str:
     result = screen.result
     if result is None:
         return ""
-    kernel = html.escape(result.kernel or "")
+    name = result.kernel or ""
+    kernel = html.escape(KERNELS.get(name, name))
     if result.estimator == "debiased":
         text = (
             "We average residuals (label minus a Platt-scaled prediction) with the "

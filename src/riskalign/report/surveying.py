@@ -1,4 +1,4 @@
-"""How a first screen is filled: every stage once, the quick and important ones first.
+"""The first screen is filled in stages: the quick and important ones come first.
 
 `survey` yields the screen after every stage, so that a reader sees something at once and Ctrl-C
 keeps what is known.

@@ -11,7 +11,7 @@ from typing import Any
 
 from riskalign.data.arrow import Reading
 from riskalign.data.sources import Batches, open_source
-from riskalign.data.validation import RowError, as_batch
+from riskalign.data.validation import RowError, as_batch, is_whole
 from riskalign.results import CalibrationResult
 from riskalign.sketches.groups import Groups
 from riskalign.sketches.sketch import CalibrationSketch
@@ -196,7 +196,7 @@ def _gathered(
     """The groups of all spans, which are read in threads and merged in their order."""
     if workers is None:
         workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-    if not isinstance(workers, int) or workers < 1:
+    if not is_whole(workers) or workers < 1:
         raise ValueError(f"`workers` must be a number of threads; found {workers!r}.")
     stop, whole = Event(), Groups(reading, settings)
 

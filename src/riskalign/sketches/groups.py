@@ -1,4 +1,4 @@
-"""Sketches of whatever comes in batches: Parquet folders, lazy frames, query results."""
+"""Sketches by group, which are filled from batches and merged."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from datetime import date
 from functools import partial
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +14,16 @@ import numpy as np
 
 from riskalign.compose import compose
 from riskalign.data.state import SketchState
+from riskalign.data.validation import is_whole
 from riskalign.display import numbers
+from riskalign.display.described import LOSSES
 from riskalign.display.frames import data_frame
 from riskalign.display.notebook import framed
 from riskalign.inference.alarm import Alarm, raise_alarm
 from riskalign.inference.comparison import Comparison, compared_apart
 from riskalign.inference.interval import Chance, within_range
 from riskalign.methods import KernelSmoother
+from riskalign.options import check_confidence
 from riskalign.pipeline import check_rows, model_of
 from riskalign.results import CalibrationResult, Interval
 from riskalign.sketches import periods
@@ -155,7 +159,8 @@ class CalibrationHistory:
 
     def window(self, first: str | date | int, last: str | date | int) -> CalibrationSketch:
         """The merged sketch of all periods from the first to the last."""
-        low, high = (self._places.get(name, order_of(name)) for name in map(spelled, (first, last)))
+        names = (spelled(period) for period in (first, last))
+        low, high = (self._places.get(name) or order_of(name_of(name)) for name in names)
         chosen = [period for period in self.periods if low <= self._places[period] <= high]
         if not chosen:
             raise ValueError(
@@ -168,7 +173,7 @@ class CalibrationHistory:
 
         Windows are in the order of their periods. Seven days make a week.
         """
-        if not isinstance(size, int) or size < 1:
+        if not is_whole(size) or size < 1:
             raise ValueError(f"`size` must be a number of periods; found {size!r}.")
         if size == 1:
             return self
@@ -283,13 +288,13 @@ class CalibrationHistory:
         -------
         Alarm
         """
-        if not isinstance(reference, int) or not 1 <= reference <= max(len(self), 1):
+        if not is_whole(reference) or not 1 <= reference <= max(len(self), 1):
             raise ValueError(
                 f"`reference` must be a number of periods, 1 to {len(self)}; found {reference!r}."
             )
-        if not 0 < alpha < 0.5:
+        if not isinstance(alpha, Real) or not 0 < alpha < 0.5:
             raise ValueError(f"`alpha` must lie between 0 and 0.5; found {alpha!r}.")
-        if not (tolerance >= 0 and np.isfinite(tolerance)):
+        if not isinstance(tolerance, Real) or not (tolerance >= 0 and np.isfinite(tolerance)):
             raise ValueError(f"`tolerance` must be finite and not negative; found {tolerance!r}.")
         if not len(self):
             raise ValueError("The history is empty: append a period's sketch first.")
@@ -357,7 +362,9 @@ class CalibrationHistory:
 
         if not len(self):
             raise ValueError("The history is empty: append a period's sketch first.")
-        return error_over_time(self.to_columns(**options), alarm=alarm, ax=ax)
+        loss, level = options.get("loss", "l2"), options.get("confidence", 0.95)
+        words = f"({LOSSES.get(str(loss), str(loss))}), {level:.0%} interval"
+        return error_over_time(self.to_columns(**options), alarm=alarm, ax=ax, words=words)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Store the history as one Parquet file, or as a folder of .sketch files.
@@ -392,6 +399,7 @@ class CalibrationHistory:
     def _estimate(
         self, period: str | date | int, notion: str | None, loss: str, confidence: float
     ) -> tuple[CalibrationResult, Chance | None]:
+        check_confidence(confidence, KernelSmoother())
         name = self._known_name(period)
         key = (name, notion, loss, confidence)
         if key not in self._known:

@@ -14,6 +14,7 @@ from riskalign.data.files.sketches import SUFFIX, read_sketch_file
 from riskalign.data.files.whole import write_together, write_whole
 from riskalign.data.format import SketchFormatError
 from riskalign.data.sources import PARQUET
+from riskalign.data.validation import is_whole
 from riskalign.sketches.sketch import CalibrationSketch
 
 SMALL, MOST_TIMES = 10_000_000, 50
@@ -23,6 +24,9 @@ more may take; sketches take less than twice as many."""
 LONGEST = 120
 """Letters of a period's name, which names a file."""
 
+LONGEST_FILE = 240
+"""Bytes of that file's name: file systems allow 255, and while it is written it has some more."""
+
 
 def spelled(period: str | date | int) -> str:
     """A period as text; dates are written as 2026-01-31."""
@@ -31,10 +35,17 @@ def spelled(period: str | date | int) -> str:
 
 def name_of(period: str | date | int) -> str:
     """The name of a new period, which must be able to name a file."""
+    if not isinstance(period, str | date) and not is_whole(period):
+        raise TypeError(f"`period` must be a name, a date or a whole number; found {period!r}.")
     name = spelled(period)
     if not 1 <= len(name) <= LONGEST or not name.isprintable() or name != name.strip():
         raise ValueError(
             f"`period` must be a name of 1 to {LONGEST} printable letters; found {name[:150]!r}."
+        )
+    if len(_file_name(name)) > LONGEST_FILE:
+        raise ValueError(
+            f"`period` must be shorter: {name!r} takes more than {LONGEST_FILE} bytes as the name "
+            "of a file, where letters other than those of ASCII take 6 or more."
         )
     return name
 
@@ -62,7 +73,7 @@ def _parquet_rows(path: Path) -> Iterator[tuple[str, bytes]]:
     """Periods and bytes of sketches, one after the other."""
     pyarrow, parquet = import_pyarrow()
     try:
-        with parquet.ParquetFile(path, pre_buffer=False) as file:
+        with parquet.ParquetFile(path, pre_buffer=False, page_checksum_verification=True) as file:
             plain = {field.name for field in file.schema_arrow if not field.type.num_fields}
             if not {"period", "sketch"} <= plain:
                 raise ValueError(
@@ -96,6 +107,8 @@ def _check_sizes(metadata: Any, path: Path) -> None:
 
 def save(sketches: dict[str, CalibrationSketch], path: Path) -> None:
     """Store sketches by period as one Parquet file, or as a folder of .sketch files."""
+    for period in sketches:
+        name_of(period)  # windows have longer names, with which they could not be loaded
     if path.suffix.lower() != ".parquet":
         _save_folder(sketches, path)
         return
@@ -109,7 +122,14 @@ def save(sketches: dict[str, CalibrationSketch], path: Path) -> None:
         }
     )
     stream = pyarrow.BufferOutputStream()
-    parquet.write_table(table, stream, compression="zstd", row_group_size=1)
+    parquet.write_table(
+        table,
+        stream,
+        compression="zstd",
+        row_group_size=1,
+        write_statistics=False,  # they would repeat the sketches
+        write_page_checksum=True,
+    )
     write_whole(path, stream.getvalue().to_pybytes())
 
 

@@ -1,4 +1,4 @@
-"""A sample as a value of bounded size: filled in one pass, merged, stored, and asked later."""
+"""A summary of a sample in bounded memory: it is filled in one pass, merged, stored and queried."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from riskalign.bandwidth.criteria import CRITERIA
 from riskalign.bandwidth.result import BandwidthSearch
 from riskalign.bandwidth.search import Bandwidth, Candidates, search_bandwidth
 from riskalign.data.case import Case
+from riskalign.data.counts import MOST_ROWS
+from riskalign.data.labels import listed
+from riskalign.data.notions import NOTIONS
 from riskalign.data.settings import Settings
 from riskalign.data.state import SketchState
-from riskalign.data.validation import as_batch, check_shares, one_of
+from riskalign.data.validation import as_batch, check_shares, is_whole, one_of
 from riskalign.display import help, numbers, svg
 from riskalign.display.notebook import framed
 from riskalign.display.table import Row
@@ -93,7 +96,7 @@ class CalibrationSketch:
             n_classes = 2 if classes is None else min(int(classes), MOST_CLASSES + 1)
             names = tuple(str(k) for k in range(n_classes))
         elif isinstance(classes, Iterable):
-            self._labels = list(classes)
+            self._labels = listed(classes)
             names = tuple(str(label) for label in self._labels)
         else:
             names = ()
@@ -102,10 +105,16 @@ class CalibrationSketch:
                 f"`classes` must be a number from 2 to {MOST_CLASSES:,}, or as many different "
                 f"labels; found {classes!r}."
             )
-        if exact_limit is not None and (not isinstance(exact_limit, int) or exact_limit < 0):
-            raise ValueError(f"`exact_limit` must be a number of rows; found {exact_limit!r}.")
-        if bits is not None and not isinstance(bits, int):
-            raise ValueError(f"`bits` must lie between 4 and 16; found {bits!r}.")
+        if exact_limit is not None:
+            if not is_whole(exact_limit) or not 0 <= exact_limit <= MOST_ROWS:
+                raise ValueError(
+                    f"`exact_limit` must be a number of rows, at most 2^43; found {exact_limit!r}."
+                )
+            exact_limit = int(exact_limit)
+        if bits is not None:
+            if not is_whole(bits):
+                raise ValueError(f"`bits` must lie between 4 and 16; found {bits!r}.")
+            bits = int(bits)
         asked = notion_of(notion, len(names))
         self._state = SketchState(Settings.of(asked.name, names, exact_limit, bits))
 
@@ -162,7 +171,7 @@ class CalibrationSketch:
             filled = mass > 0
             predicted, came = predicted[filled] / mass[filled], came[filled] / mass[filled]
             picture = svg.reliability(predicted, came, came, came)
-        return framed(f"Sketch for {self.notion} calibration", "", rows, picture)
+        return framed(f"Sketch for {NOTIONS[self.notion].title} calibration", "", rows, picture)
 
     def update(
         self,
@@ -443,6 +452,8 @@ class CalibrationSketch:
         >>> {name: round(value, 3) for name, value in sketch.scores.items()}
         {'accuracy': 1.0, 'confidence': 0.75, 'log_loss': 0.299, 'brier': 0.075, 'ece': 0.25}
         """
+        if not self.n_samples:
+            raise ValueError("The sketch is empty: it has no scores. Fill it with `update` first.")
         top = self._state.top_atoms()
         weights = top.totals / top.totals.sum()
         log_loss, brier = self._state.losses()

@@ -134,15 +134,17 @@ class DenseSmoother:
         return found
 
     def with_squares(
-        self, values: Mapping[int, FloatArray], tuning: Tuning
+        self, values: Mapping[int, FloatArray], tuning: Tuning, slow: int = 0
     ) -> dict[int, tuple[FloatArray, FloatArray]]:
         """See `Smoother.with_squares`."""
         h, result = tuning.bandwidth, {}
         for k, own in values.items():
             problem = flattened(self._problems[k], tuning.flattening)
             every, (columns, places) = np.arange(len(problem.labels)), distinct_columns(own)
+            fast = places[: len(places) - slow].max(initial=-1) + 1
+            slowly = columns.shape[1] - int(fast) if self._dtype == np.float32 else 0
             (average,) = self._at_own(
-                problem, self._kernel, columns + OFFSET, [h], every, squares=True
+                problem, self._kernel, columns + OFFSET, [h], every, squares=True, slow=slowly
             )
             assert average.squares is not None
             log_rest = average.log_density + np.log(problem.weights.sum() - problem.units)
@@ -166,9 +168,12 @@ class DenseSmoother:
         rows: IntArray,
         *,
         squares: bool = False,
+        slow: int = 0,
     ) -> list[Average]:
         """Leave-one-out averages of some rows, one per bandwidth."""
-        centres = Centres(problem, kernel, values, bandwidths, self._dtype, squares=squares)
+        centres = Centres(
+            problem, kernel, values, bandwidths, self._dtype, squares=squares, slow=slow
+        )
         blocks = centres.split(rows)
         parts = list(ordered_map(lambda own: centres.averages(centres.points[own], own), blocks))
         return [concatenate(part[i] for part in parts) for i in range(len(bandwidths))]

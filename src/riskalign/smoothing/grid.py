@@ -356,7 +356,7 @@ class GridSmoother:
             yield found if rows is None else {k: own[rows] for k, own in found.items()}
 
     def with_squares(
-        self, values: Mapping[int, FloatArray], tuning: Tuning
+        self, values: Mapping[int, FloatArray], tuning: Tuning, slow: int = 0
     ) -> dict[int, tuple[FloatArray, FloatArray]]:
         """See `Smoother.with_squares`."""
         if tuning.bandwidth < resolution_of(self._kernel):

@@ -100,9 +100,13 @@ class Smoother(Protocol):
         """
 
     def with_squares(
-        self, values: Mapping[int, FloatArray], tuning: Tuning
+        self, values: Mapping[int, FloatArray], tuning: Tuning, slow: int = 0
     ) -> dict[int, tuple[FloatArray, FloatArray]]:
-        """W v and s of one tuning, by the problem's number: `averages` and `squares` in one."""
+        """W v and s of one tuning, by the problem's number: `averages` and `squares` in one.
+
+        The last `slow` columns are smooth functions of the prediction: where rows are many, some of
+        them may stand for all in the averages of these columns.
+        """
 
     def squares(self, numbers: Sequence[int], tuning: Tuning) -> dict[int, FloatArray]:
         """s_i = sum_j w_ij^2, ``(n,)``, by the problem's number."""

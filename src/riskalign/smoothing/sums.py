@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -18,6 +19,10 @@ PARTS = np.arange(8, 257)
 PART = 2.0
 """The overhead of one part, in units of the cost of one centre."""
 
+VECTOR, ADDED = 16, 5
+"""Columns for which a product is as fast as the machine allows, and how many columns of zeros are
+added to reach a multiple of them: eleven columns cost more than sixteen."""
+
 FILLED = 0.1
 """Share of the centres up to which classes are filled up; beyond, single sums are as fast."""
 
@@ -28,13 +33,11 @@ class Sums(Protocol):
     def room(self, n_rows: int) -> Floats:
         """Where the sums of some rows are put."""
 
-    def put(
-        self, weights: Floats, factors: Floats | None, scratch: Floats, room: Floats, rows: slice
-    ) -> None:
-        """Sums of weights, times factors of the centres ``(m,)`` if there are any.
+    def times(self, factors: Floats) -> Sums:
+        """The same for weights that lack factors of the centres ``(m,)``."""
 
-        The scratch array ``(b, m)`` may be overwritten.
-        """
+    def put(self, weights: Floats, scratch: Floats, room: Floats, rows: slice) -> None:
+        """Sums of weights; the scratch array ``(b, m)`` may be overwritten."""
 
     def read(self, room: Floats) -> tuple[FloatArray, FloatArray, FloatArray | None]:
         """Sums of values ``(n, d)``, of weights ``(n,)``, and of squared weights if asked for."""
@@ -44,37 +47,72 @@ class ColumnSums:
     """Sums of any values ``(m, d)``, and with `shares` ``(m,)`` of the squared weights too.
 
     A centre's squared weight counts by its share: 1 for one sample, 1/c for c equal samples.
+    Values that vary slowly, `slow` ``(k, e)``, are those of the first k centres, which stand for
+    all: their sums come last, brought to the sum of all weights.
     """
 
     def __init__(
-        self, values: FloatArray, dtype: npt.DTypeLike, shares: FloatArray | None = None
+        self,
+        values: FloatArray,
+        dtype: npt.DTypeLike,
+        shares: FloatArray | None = None,
+        slow: FloatArray | None = None,
     ) -> None:
-        self._columns = np.ones((len(values), values.shape[1] + 1), dtype)
-        self._columns[:, :-1] = values
+        self._d, self._e = values.shape[1], 0 if slow is None else slow.shape[1]
+        self._columns = _with_ones(values, dtype)
+        self._slow = None if slow is None else _with_ones(slow, dtype)
         self._shares = None if shares is None else shares.astype(dtype)
+        self._whole = shares is not None and bool((shares == 1).all())
+
+    def times(self, factors: Floats) -> ColumnSums:
+        """See `Sums`."""
+        result = copy(self)
+        result._columns = factors[:, None] * self._columns
+        if self._slow is not None:
+            result._slow = factors[: len(self._slow), None] * self._slow
+        if self._shares is not None:
+            result._shares, result._whole = factors**2 * self._shares, False
+        return result
 
     def room(self, n_rows: int) -> Floats:
-        """See `Sums`."""
+        """See `Sums`: sums of values and of ones, then those of slow ones, then of squares."""
+        slow = 0 if self._slow is None else self._slow.shape[1]
         squares = 0 if self._shares is None else 1
-        return np.empty((n_rows, self._columns.shape[1] + squares), self._columns.dtype)
+        return np.empty((n_rows, self._columns.shape[1] + slow + squares), self._columns.dtype)
 
-    def put(
-        self, weights: Floats, factors: Floats | None, scratch: Floats, room: Floats, rows: slice
-    ) -> None:
+    def put(self, weights: Floats, scratch: Floats, room: Floats, rows: slice) -> None:
         """See `Sums`."""
-        columns = self._columns if factors is None else factors[:, None] * self._columns
-        if self._shares is None:
-            np.matmul(weights, columns, out=room[rows])
-            return
-        room[rows, :-1] = weights @ columns
-        np.multiply(weights, weights, out=scratch)
-        room[rows, -1] = scratch @ (self._shares if factors is None else factors**2 * self._shares)
+        end = self._columns.shape[1]
+        np.matmul(weights, self._columns, out=room[rows, :end])
+        if self._slow is not None:
+            k, e = self._slow.shape
+            np.matmul(weights[:, :k], self._slow, out=room[rows, end : end + e])
+        if self._whole:
+            room[rows, -1] = (weights[:, None] @ weights[:, :, None])[:, 0, 0]
+        elif self._shares is not None:
+            np.multiply(weights, weights, out=scratch)
+            room[rows, -1] = scratch @ self._shares
 
     def read(self, room: Floats) -> tuple[FloatArray, FloatArray, FloatArray | None]:
         """See `Sums`."""
         found = room.astype(np.float64, copy=False)
-        d = self._columns.shape[1] - 1
-        return found[:, :d], found[:, d], None if self._shares is None else found[:, d + 1]
+        sums, of_weights = found[:, : self._d], found[:, self._d]
+        if self._slow is not None:
+            some = found[:, self._columns.shape[1] :]
+            seen = some[:, self._e]
+            scale = np.divide(of_weights, seen, out=np.zeros(len(seen)), where=seen > 0)
+            sums = np.concatenate([sums, some[:, : self._e] * scale[:, None]], axis=1)
+        return sums, of_weights, None if self._shares is None else found[:, -1]
+
+
+def _with_ones(values: FloatArray, dtype: npt.DTypeLike) -> Floats:
+    """Values ``(m, d)``, a column of ones, and columns of zeros that make products faster."""
+    m, d = values.shape
+    missing = -(d + 1) % VECTOR
+    columns = np.zeros((m, d + 1 + (missing if missing <= ADDED else 0)), dtype)
+    columns[:, :d] = values
+    columns[:, d] = 1.0
+    return columns
 
 
 class LabelSums:
@@ -90,16 +128,22 @@ class LabelSums:
         self._n_classes = n_classes
         self._part = part
         self._ones = np.ones(len(labels), dtype)
+        self._factors: Floats | None = None
+
+    def times(self, factors: Floats) -> LabelSums:
+        """See `Sums`."""
+        result = copy(self)
+        result._factors = factors
+        return result
 
     def room(self, n_rows: int) -> Floats:
         """See `Sums`; one row per part, or per class."""
         rows = len(self._ones) // self._part if self._part > 1 else len(self._present)
         return np.empty((rows, n_rows), self._ones.dtype)
 
-    def put(
-        self, weights: Floats, factors: Floats | None, scratch: Floats, room: Floats, rows: slice
-    ) -> None:
+    def put(self, weights: Floats, scratch: Floats, room: Floats, rows: slice) -> None:
         """See `Sums`."""
+        factors = self._factors
         if self._part > 1:
             columns = self._ones if factors is None else factors
             parts = weights.reshape(len(weights), -1, self._part).transpose(1, 0, 2)
@@ -155,6 +199,13 @@ def by_class(labels: IntArray, samples: IntArray) -> Order:
     copies = np.ones_like(order)
     copies[np.cumsum(counts) - 1] += -counts % part
     return Order(np.repeat(order, copies), np.cumsum(copies) - copies, part)
+
+
+def spaced(samples: IntArray, some: int) -> tuple[IntArray, IntArray]:
+    """About so many samples, evenly among all, and the others; all of them if they are few."""
+    step = max(len(samples) // some, 1)
+    others = np.arange(len(samples)) % step > 0
+    return samples[::step], samples[others]
 
 
 def labels_in(values: FloatArray) -> IntArray | None:

@@ -22,7 +22,16 @@ from riskalign.equations.kernels import Kernel
 from riskalign.equations.problem import Problem
 from riskalign.smoothing.families import SMALLEST, Bandwidth, Chain, Family, Step, make_families
 from riskalign.smoothing.operator import Average
-from riskalign.smoothing.sums import ColumnSums, Floats, LabelSums, Order, Sums, by_class, labels_in
+from riskalign.smoothing.sums import (
+    ColumnSums,
+    Floats,
+    LabelSums,
+    Order,
+    Sums,
+    by_class,
+    labels_in,
+    spaced,
+)
 from riskalign.smoothing.threads import n_threads, ordered_map
 
 TILE = 600_000
@@ -40,6 +49,10 @@ MILD = 5.0
 """Largest scale, 1/h, at which scores are small enough for products in float32: where a few
 far-off samples decide it, R errs by up to 4e-6 with ten classes, by 3e-5 with hundreds."""
 
+SOME = 1_250
+"""Centres that stand for all, about, where values vary slowly: averages of smooth functions of the
+prediction need no more."""
+
 BIAS_CHUNK = 50_000
 """Entries of the keys whose log-gammas are computed at once."""
 
@@ -56,6 +69,7 @@ class Centres:
         dtype: npt.DTypeLike,
         *,
         squares: bool = False,
+        slow: int = 0,
     ) -> None:
         self.points = problem.points  # (n, K)
         self._squares = squares
@@ -65,7 +79,7 @@ class Centres:
         self._units = problem.units
         self._values = values
         self._total = problem.weights.sum()
-        order = self._arrange(values)
+        order = self._arrange(values, slow)
         self._place = np.full(len(values), -1)  # of each sample among the centres
         self._place[order.samples[order.places]] = order.places
         self._centres = self.points[order.samples]
@@ -77,22 +91,30 @@ class Centres:
         self._families = [
             family.silencing(order.filling) for family in make_families(self._bandwidths)
         ]
-        self._factors = {
+        factors = {
             step.position: step.factors(self._dtype)
             for family in self._families
             for step in family.steps
         }
+        self._tilted = {
+            i: self._sums if own is None else self._sums.times(own) for i, own in factors.items()
+        }
         self._keys = self._make_keys()
         self._buffers = threading.local()
 
-    def _arrange(self, values: FloatArray) -> Order:
-        """The order of the centres, in which values are summed."""
+    def _arrange(self, values: FloatArray, slow: int) -> Order:
+        """The order of the centres, in which values are summed; the last `slow` vary slowly."""
         samples = np.flatnonzero(self._samples > 0)  # a sample of weight 0 is no centre
         labels = None if self._squares else labels_in(values)
         self._sums: Sums
         if labels is None:
+            some, rest = spaced(samples, SOME) if slow else (samples, samples[:0])
+            if len(rest):
+                samples = np.concatenate([some, rest])
+            fast = values.shape[1] - slow if len(rest) else values.shape[1]
             shares = self._units[samples] / self._samples[samples] if self._squares else None
-            self._sums = ColumnSums(values[samples], self._dtype, shares)
+            slowly = values[some, fast:] if len(rest) else None
+            self._sums = ColumnSums(values[samples, :fast], self._dtype, shares, slowly)
             return Order(samples, np.arange(len(samples)))
         order = by_class(labels, samples)
         ascending = labels[order.samples]
@@ -176,8 +198,8 @@ class Centres:
                 logs, least = self._relative_to_top(family, scores, least, top[tile])
                 scratch = self._buffer("scratch", logs.shape, self._dtype)
                 for step, weights in self._weights(family, logs, least):
-                    factors = self._factors[step.position]
-                    self._sums.put(weights, factors, scratch, rooms[step.position], tile)
+                    sums = self._tilted[step.position]
+                    sums.put(weights, scratch, rooms[step.position], tile)
         averages = self._read(x, total, tops, rooms)
         if own is not None and (self._samples[own] > self._units[own]).any():
             every = zip(self._bandwidths, averages, strict=True)
@@ -294,7 +316,7 @@ class Centres:
             scores = logs if chain.power == 1.0 else np.multiply(logs, chain.power, out=base)
             smallest = chain.smallest(self._dtype)
             if chain.power * lowest < smallest:
-                scores = np.maximum(scores, smallest, out=base)
+                scores = np.clip(scores, smallest, np.inf, out=base)  # faster than a maximum
             np.exp(scores, out=base)
             if chain.doublings:
                 base *= 2.0**chain.doublings

@@ -34,6 +34,7 @@ class Layout:
     Attributes
     ----------
     label : column of labels; empty where there are none
+    right : whether these say if the predicted class was right
     scores : columns of probabilities, logits or confidences; one of them may hold lists
     predicted : column of predicted classes, where only the predicted class's probability is known
     names : the classes that the score columns name, None for a single column
@@ -49,6 +50,12 @@ class Layout:
     from_logits: bool = False
     words: str = ""
     weight: str | None = None
+    right: bool = False
+
+    @property
+    def top_label(self) -> bool:
+        """Whether only the predicted class's probability is known."""
+        return self.right or self.predicted is not None
 
     @property
     def needed(self) -> tuple[str, ...]:
@@ -71,6 +78,8 @@ class Layout:
             shown += f", weights from {self.weight[:LONGEST]!r}"
         if not self.label:
             return f"no labels, {what} from {shown}"
+        if self.right:
+            return f"right or wrong from {self.label[:LONGEST]!r}, confidence from {shown}"
         return f"labels from {self.label[:LONGEST]!r}, {what} from {shown}"
 
 
@@ -160,7 +169,7 @@ def _outcome(found: _Names) -> Layout | None:
     correct, confidence = found.matching(CORRECT), found.matching(CONFIDENCE)
     others = (LABEL, PROBABILITY, LOGIT, SCORE)
     if len(correct) == len(confidence) == 1 and not any(map(found.matching, others)):
-        return Layout(correct[0], confidence)
+        return Layout(correct[0], confidence, right=True)
     return None
 
 
@@ -170,16 +179,17 @@ def _is_logit(column: str, logits: bool) -> bool:
 
 def find_label(columns: Sequence[str], label: str | None) -> str:
     """The column of labels, by its name or the user's word."""
-    return _Names(columns, "column").label(label)
+    return _Names(columns, "column", elsewhere=False).label(label)
 
 
 class _Names:
     """The names of a table's columns, and how users refer to them."""
 
-    def __init__(self, columns: Sequence[str], noun: str) -> None:
+    def __init__(self, columns: Sequence[str], noun: str, *, elsewhere: bool = True) -> None:
         self._columns = columns
         self._counts = Counter(columns)  # there may be 100,000 of them
         self._noun = noun
+        self._elsewhere = elsewhere  # whether labels may be in another file
 
     def listed(self) -> str:
         """The names, for an error."""
@@ -199,9 +209,10 @@ class _Names:
             return self.named(given, "--label")
         found = self.matching(LABEL)
         if not found:
+            other = ", or the file that holds them with --labels" if self._elsewhere else ""
             raise ValueError(
                 f"no {self._noun} of labels was found (y, y_true, label, labels, target, targets, "
-                f"or correct with confidence). Name it with --label. {self.listed()}"
+                f"or correct with confidence). Name it with --label{other}. {self.listed()}"
             )
         if len(found) > 1:
             raise ValueError(

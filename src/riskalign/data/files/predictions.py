@@ -98,7 +98,7 @@ class PredictionFile:
     ) -> None:
         self.path = path
         self.from_logits = layout.from_logits
-        self.top_label = layout.predicted is not None
+        self.top_label = layout.top_label
         self.description = str(layout)
         self._table = table
         self._layout = layout
@@ -113,6 +113,11 @@ class PredictionFile:
     def has_labels(self) -> bool:
         """Whether the file tells what came true."""
         return bool(self._layout.label)
+
+    @property
+    def has_outcomes(self) -> bool:
+        """Whether labels say if the predicted class was right, and not which class it was."""
+        return self._layout.right
 
     @property
     def is_log(self) -> bool:
@@ -148,7 +153,7 @@ class PredictionFile:
                 if not self.has_labels:
                     names = None if self.top_label else self._classes
                     yield Predictions(np.zeros(len(numbers), dtype=np.intp), scores, names, own)
-                elif self.top_label:
+                elif layout.predicted is not None:
                     truth, predicted = ([spellings[word] for word in column] for column in texts)
                     right = [a == b for a, b in zip(truth, predicted, strict=True)]
                     yield Predictions(np.array(right, dtype=np.intp), scores, None, own)
