@@ -7,7 +7,7 @@ import pytest
 from cases import NOTIONS, ordinary
 
 import riskalign as ra
-from riskalign.data import settings
+from riskalign.data import state as states
 
 CASES = {2: ordinary(150, 2, seed=7), 3: ordinary(150, 3, seed=8)}
 TIED = {
@@ -169,7 +169,7 @@ def close_answers(found, expected):
 @pytest.mark.parametrize("notion", ["canonical", "classwise"])
 def test_the_scale_of_weights_beyond_the_limit(notion, monkeypatch):
     y, f, weights, limit = beyond_the_limit()
-    monkeypatch.setattr(settings, "MOST_DISTINCT", limit)
+    monkeypatch.setattr(states, "MOST_DISTINCT", limit)
     expected = answers(y, f, notion, weights)
     for scale in (3.0, 1e-3):
         close_answers(answers(y, f, notion, scale * weights), expected)

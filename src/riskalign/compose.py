@@ -18,6 +18,7 @@ from riskalign.equations.arrays import FloatArray, IntArray
 from riskalign.equations.evidence import ClassEvidence
 from riskalign.equations.gaps import Gap
 from riskalign.equations.kernels import KERNELS
+from riskalign.equations.problem import Problem
 from riskalign.equations.starts import STARTS, FittedStart
 from riskalign.methods import KernelSmoother
 from riskalign.methods.curve import ReliabilityCurve, curve_by, curve_of_problem, grid_points
@@ -77,11 +78,12 @@ def compose(
 
 def _definition(case: Case, method: Method, outcome: Outcome) -> str:
     """What the value is, in words."""
+    divergence = case.problems[0].loss.divergence
     if outcome.residuals is not None and method.norm == "l2":
-        return f"root of {case.notion.definition(f'mean {case.divergence}')}"
+        return f"root of {case.notion.of_each}mean {divergence}"
     if case.notion.joint and method.norm == "l1":
         return "mean of sum_k |R_k - f_k|"
-    return case.notion.definition(method.definition(case.divergence))
+    return f"{case.notion.of_each}{method.definition(divergence)}"
 
 
 def _errors(outcome: Outcome, norm: str | None) -> tuple[float, FloatArray]:
@@ -115,17 +117,11 @@ def conditional_of(
     """
     if rows is not None and not case.complete:
         return _curve_at(case, method, outcome, rows)
-    each: list[FloatArray] = []
-    if outcome.residuals is not None and isinstance(method, KernelSmoother):
-        every, kernel = np.arange(len(case.sample.labels)), KERNELS[method.kernel]
-        for problem, residual in zip(case.problems, outcome.residuals, strict=True):
-            R, _ = residual.at_rows(problem, every, kernel)
-            each.append(R[:, 1] if problem.one_dimensional else R)
-    else:
-        known = [estimate.conditional for estimate in outcome.estimates]
-        each = [R for R in known if R is not None]
-        if not each:
-            return None
+    every = np.arange(len(case.sample.labels))
+    known = [_at_rows(case, method, outcome, k, every) for k in range(len(case.problems))]
+    each = [R for R in known if R is not None]
+    if not each:
+        return None
     found = case.notion.gathered(each)
     if rows is None:
         return found
@@ -153,8 +149,7 @@ def _weighted(outcome: Outcome) -> list[WeightedTunings]:
 def _curve_at(case: Case, method: Method, outcome: Outcome, rows: Sample) -> FloatArray | None:
     """R at predictions that the case does not hold; no row is left out."""
     assert isinstance(method, KernelSmoother)
-    assert case.state is not None
-    points, _ = case.state.notion.reduce(rows.probabilities, rows.labels)
+    points, _ = case.notion.reduce(rows.probabilities, rows.labels)
     columns = points.T if case.notion.per_class else [points]
     each = []
     known: Sequence[Debiased | None] = outcome.residuals or [None] * len(case.problems)
@@ -173,23 +168,28 @@ def overconfidence(
     The latter is of the one probability of a binary error, otherwise of the class that each row
     ranks first. Samples for which a method has no R (NaN) are left out of the means of f - R.
     """
+    curves = _curves(case, outcome)
+    if curves is None:
+        return None
     gaps = []
-    if outcome.residuals is not None:
-        for each in outcome.residuals:
-            columns = slice(1, 2) if each.problem.one_dimensional else slice(None)
-            difference = (each.problem.points - each.conditional)[:, columns]
-            gaps.append(each.problem.weights @ difference / each.problem.weights.sum())
-    else:
-        for problem, estimate in zip(case.problems, outcome.estimates, strict=True):
-            if estimate.conditional is None:
-                return None
-            difference = problem.free(problem.predictions - estimate.conditional)
-            known = ~np.isnan(difference).any(axis=1)
-            weights = problem.weights[known]
-            gaps.append(weights @ difference[known] / weights.sum())
-    gap = Gap.of(case.notion.gap_of(case.problems, case.top), case.n_samples)
+    for problem, R in curves:
+        difference = (problem.predictions - R).reshape(len(R), -1)
+        known = ~np.isnan(difference).any(axis=1)
+        weights = problem.weights[known]
+        gaps.append(weights @ difference[known] / weights.sum())
+    gap = Gap.of(case.problems[0] if case.notion.is_one_class else case.top, case.n_samples)
     top = _top_label_gap(case, method, outcome)
     return Overconfidence(np.concatenate(gaps), top, gap.value, gap.standard_error, confidence)
+
+
+def _curves(case: Case, outcome: Outcome) -> list[tuple[Problem, FloatArray]] | None:
+    """Each problem with R at its rows, in the form of its predictions; None without an R."""
+    if outcome.residuals is not None:
+        debiased = ((each.problem, each.conditional) for each in outcome.residuals)
+        return [(of, R[:, 1] if of.predictions.ndim == 1 else R) for of, R in debiased]
+    known = [estimate.conditional for estimate in outcome.estimates]
+    found = [(of, R) for of, R in zip(case.problems, known, strict=True) if R is not None]
+    return found if len(found) == len(known) else None
 
 
 def _top_label_gap(case: Case, method: Method, outcome: Outcome) -> float:
@@ -205,7 +205,7 @@ def _top_label_gap(case: Case, method: Method, outcome: Outcome) -> float:
         R = np.empty(len(top))
         for k in np.unique(top).tolist():
             rows = np.flatnonzero(top == k)
-            R[rows] = _class_at_rows(case, method, outcome, k, rows)
+            R[rows] = _at_rows(case, method, outcome, k, rows)
     else:
         found = conditional_of(case, method, outcome)
         assert found is not None
@@ -216,17 +216,16 @@ def _top_label_gap(case: Case, method: Method, outcome: Outcome) -> float:
     return float(weights @ (case.top.predictions - R)[known] / weights.sum())
 
 
-def _class_at_rows(
+def _at_rows(
     case: Case, method: Method, outcome: Outcome, k: int, rows: IntArray
-) -> FloatArray:
-    """R of the one-dimensional problem k at some rows, ``(m,)``."""
+) -> FloatArray | None:
+    """R of problem k at some rows of the case, ``(m,)`` or ``(m, K)``, if there is one."""
     if outcome.residuals is not None and isinstance(method, KernelSmoother):
         kernel = KERNELS[method.kernel]
         R, _ = outcome.residuals[k].at_rows(case.problems[k], rows, kernel)
-        return R[:, 1]
+        return R if case.notion.joint else R[:, 1]
     known = outcome.estimates[k].conditional
-    assert known is not None
-    return known[rows]
+    return None if known is None else known[rows]
 
 
 def _one_class_note(case: Case) -> str:
@@ -241,11 +240,11 @@ def _one_class_note(case: Case) -> str:
 
 def _sample_note(case: Case) -> str:
     """A note if an error comes from a part of the rows, with the size of that part."""
-    if case.complete or not case.notion.joint or case.state is None:
+    if case.complete or not case.notion.joint:
         return ""
     return (
         f"The error comes from a random sample of {case.n_samples:,} of the "
-        f"{case.state.n_rows:,} rows; the confidence is compared with the accuracy on all of them."
+        f"{case.n_rows:,} rows; the confidence is compared with the accuracy on all of them."
     )
 
 

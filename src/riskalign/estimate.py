@@ -19,8 +19,9 @@ from riskalign.options import (
     choose_method,
     engine_of,
     make_case,
+    sketched_case,
 )
-from riskalign.pipeline import error_of, sketched_case
+from riskalign.pipeline import error_of
 from riskalign.results import CalibrationResult
 
 

@@ -1,4 +1,4 @@
-"""Arguments are checked, and strings become objects, here and only here; nothing is computed."""
+"""Strings become objects, and a sample and a question a case: arguments are checked here."""
 
 from __future__ import annotations
 
@@ -7,28 +7,16 @@ from numbers import Real
 import numpy as np
 
 from riskalign.data.case import Case
-from riskalign.data.notions import NOTIONS, Notion, default_notion
+from riskalign.data.notions import Notion, notion_of
 from riskalign.data.sample import Sample
 from riskalign.data.validation import one_of
 from riskalign.equations.losses import LOSSES, ProperLoss, loss_name
-from riskalign.methods import KernelSmoother, check_scope
+from riskalign.methods import KernelSmoother, out_of_scope
 from riskalign.methods.method import Method
 from riskalign.smoothing import ENGINES
 
 MOST_DRAWS = 1_000_000
 """Label sets that a test draws at most."""
-
-
-def named_notion(notion: str | None) -> Notion | None:
-    """The notion of a name, None where none is named."""
-    return None if notion is None else NOTIONS[one_of("notion", notion, NOTIONS)]
-
-
-def notion_of(notion: str | None, n_classes: int) -> Notion:
-    """The notion asked for, or the default for a number of classes."""
-    found = named_notion(notion) or default_notion(n_classes)
-    found.check(n_classes)
-    return found
 
 
 def loss_of(loss: str | ProperLoss, notion: Notion, n_classes: int) -> ProperLoss:
@@ -65,6 +53,19 @@ def make_case(sample: Sample, notion: str | None, loss: str | ProperLoss) -> Cas
     return Case.of(sample, asked, loss_of(loss, asked, n_classes))
 
 
+def sketched_case(
+    sample: Sample, notion: str | None, loss: str | ProperLoss, engine: str, *, weighted: bool
+) -> Case:
+    """What is asked of the distinct rows of a sample; of many rows, of what a sketch keeps.
+
+    Exact sums need all rows, so that all are kept for them.
+    """
+    asked = notion_of(notion, len(sample.classes))
+    limit = len(sample.labels) if engine == "exact" else None
+    chosen = loss_of(loss, asked, len(sample.classes))
+    return Case.of_sample(sample, asked, chosen, limit=limit, weighted=weighted)
+
+
 def engine_of(engine: str) -> str:
     """The engine asked for."""
     return one_of("engine", engine, ENGINES)
@@ -96,7 +97,8 @@ def check_question(
     case: Case, method: Method, confidence: float | None, engine: str, seed: object
 ) -> None:
     """Refuse what has no meaning for a case, before anything is computed."""
-    check_scope(method, case.notion.name, case.loss)
+    if not method.scope.covers(case.notion.name, case.loss):
+        raise out_of_scope(method, case.notion.name, case.loss)
     check_confidence(confidence, method)
     check_seed(seed)
     if isinstance(method, KernelSmoother):
@@ -123,8 +125,8 @@ def check_seed(seed: object) -> None:
         raise ValueError(f"`seed` must be an integer from 0 up; found {seed!r}.")
 
 
-def check_draws(n_draws: object) -> None:
-    """A number of label sets that can be drawn."""
+def check_draws(n_draws: object, seed: object) -> None:
+    """A number of label sets that can be drawn, and a seed."""
     if isinstance(n_draws, bool) or not isinstance(n_draws, int | np.integer) or n_draws < 1:
         raise ValueError(f"`n_draws` must be a positive integer; found {n_draws!r}.")
     if n_draws > MOST_DRAWS:
@@ -132,6 +134,7 @@ def check_draws(n_draws: object) -> None:
             f"`n_draws` must be at most {MOST_DRAWS:,}; found {n_draws:,}. A p-value of 1e-6 needs "
             "no more."
         )
+    check_seed(seed)
 
 
 def refuse_exact(engine: str, holds_all_rows: bool) -> None:

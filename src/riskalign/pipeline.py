@@ -1,4 +1,4 @@
-"""From a sample to a case, and from a case to its result: every calibration error passes here."""
+"""From a case to its result: every calibration error passes here."""
 
 from __future__ import annotations
 
@@ -10,21 +10,18 @@ import numpy as np
 from riskalign.compose import compose
 from riskalign.data.case import Case
 from riskalign.data.sample import Sample
-from riskalign.data.settings import Settings
-from riskalign.data.state import SketchState
 from riskalign.data.validation import check_shares
 from riskalign.equations.arrays import FloatArray
 from riskalign.equations.kernels import KERNELS
-from riskalign.equations.losses import ProperLoss
 from riskalign.equations.norms import MEANS
 from riskalign.equations.starts import STARTS
 from riskalign.inference.bound import upper_bound
-from riskalign.inference.interval import Chance, within_range
+from riskalign.inference.interval import interval_of_mean
 from riskalign.inference.norms import bound_of_norm, norm_interval, of_root
 from riskalign.inference.null import Model
 from riskalign.methods import KernelSmoother
 from riskalign.methods.method import Method, Outcome
-from riskalign.options import check_question, loss_of, notion_of
+from riskalign.options import check_question
 from riskalign.results import CalibrationResult, Interval
 from riskalign.smoothing import read_at
 from riskalign.smoothing.threads import one_blas_thread
@@ -61,25 +58,12 @@ def bound_of(
     model, end = model_of(case, method, outcome, engine), interval.interval[1]
     if method.norm is None:
         return upper_bound(case, model, interval.interval, interval.confidence, seed)
-    square = interval_of_square(case, model, outcome, interval.confidence, seed)
-    largest = upper_bound(case, model, square.interval, interval.confidence, seed)
+    assert outcome.residuals is not None
+    n, confidence = case.n_drawn, interval.confidence
+    square = interval_of_mean(model, outcome.residuals, n, confidence, seed)
+    largest = upper_bound(case, model, square.interval, confidence, seed)
     n_columns = len(case.sample.classes) if case.notion.joint else len(case.problems)
     return max(end, bound_of_norm(method.norm, n_columns, largest))
-
-
-def sketched_case(
-    sample: Sample, notion: str | None, loss: str | ProperLoss, engine: str, *, weighted: bool
-) -> Case:
-    """The case of a sample in memory, by a sketch of one batch.
-
-    Exact sums need all rows, so that the sketch keeps them.
-    """
-    asked = notion_of(notion, len(sample.classes))
-    limit = len(sample.labels) if engine == "exact" else None
-    settings = Settings.of(asked.name, sample.classes, limit)
-    weights = sample.weights if weighted else None
-    state = SketchState.of_sample(settings, sample.probabilities, sample.labels, weights)
-    return Case.of_state(state, loss_of(loss, asked, len(sample.classes)))
 
 
 def interval_of(
@@ -91,10 +75,10 @@ def interval_of(
     model = model_of(case, method, outcome, engine)
     if method.norm in MEANS:
         return norm_interval(case, model, method.norm, outcome, confidence, seed)
-    found = interval_of_square(case, model, outcome, confidence, seed)
+    found = interval_of_mean(model, outcome.residuals, case.n_drawn, confidence, seed)
     if method.norm is None:
         return found
-    values = squares_of(outcome)
+    values = np.array([each.mean(each.terms) for each in outcome.residuals])
     return of_root(found, float(values.sum()), values)
 
 
@@ -109,7 +93,7 @@ def check_rows(case: Case) -> None:
     sample = case.sample
     n = int(np.ceil(sample.multiplicities).sum())
     if n < 2:
-        limit = None if case.state is None else case.state.settings.limit
+        limit = None if case.kept is None else case.kept.limit
         made = "" if limit is None else f", as it was made with exact_limit={limit}"
         raise ValueError(
             "Canonical errors, the test, and intervals (`confidence`) of class-wise errors need at "
@@ -118,39 +102,6 @@ def check_rows(case: Case) -> None:
         )
     units = sample.weights if sample.sample_weights is None else sample.sample_weights
     check_shares(n, sample.weights.sum(), units.max(), "; of the rows that are kept one outweighs")
-
-
-def squares_of(outcome: Outcome) -> FloatArray:
-    """The mean divergence of each problem ``(P,)``, also where a norm was asked for."""
-    assert outcome.residuals is not None
-    return np.array([each.mean(each.terms) for each in outcome.residuals])
-
-
-def interval_of_square(
-    case: Case, model: Model, outcome: Outcome, confidence: float, seed: int
-) -> Interval:
-    """The interval of a mean divergence."""
-    assert outcome.residuals is not None
-    values = squares_of(outcome)
-    value = float(values.sum())
-    if case.notion.per_class:
-        chance, own = Chance.of_all(model, outcome.residuals, case.n_drawn, seed)
-    else:
-        chance, own = Chance.of(model, outcome.residuals, case.n_drawn, seed), []
-    problems, weights = model.problems, model.sample.weights
-    ends = within_range(chance.interval(value, confidence), problems, weights)
-    found = Interval(chance.standard_error(value), ends, confidence)
-    if not own:
-        return found
-    parts = list(zip(own, values.tolist(), problems, strict=True))
-    intervals = [
-        within_range(each.interval(error, confidence), [problem], weights)
-        for each, error, problem in parts
-    ]
-    errors = [each.standard_error(error) for each, error, _ in parts]
-    return replace(
-        found, per_class_standard_error=np.array(errors), per_class_interval=np.array(intervals)
-    )
 
 
 def model_of(case: Case, method: KernelSmoother, outcome: Outcome, engine: str) -> Model:

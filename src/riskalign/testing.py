@@ -16,8 +16,8 @@ from riskalign.inference.comparison import Comparison, compared
 from riskalign.inference.interval import doubts_of
 from riskalign.methods import KernelSmoother
 from riskalign.methods.kernel import DEBIASED
-from riskalign.options import check_draws, check_question, check_seed, make_case
-from riskalign.pipeline import model_of, row_terms, sketched_case
+from riskalign.options import check_draws, check_question, make_case, sketched_case
+from riskalign.pipeline import model_of, row_terms
 from riskalign.sketches.sketch import CalibrationSketch
 
 
@@ -65,8 +65,7 @@ def calibration_test(
     >>> test.p_value
     0.01
     """
-    check_draws(n_draws)
-    check_seed(seed)
+    check_draws(n_draws, seed)
     sample = as_sample(y_true, y_prob, sample_weight, from_logits, normalize, ignore_index, classes)
     weighted = sample_weight is not None
     case = sketched_case(sample, notion, "l2", "auto", weighted=weighted)

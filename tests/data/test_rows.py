@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from riskalign.data import hashing, rows
-from riskalign.data.distinct import HALF, WHOLE, is_one_hot, row_hashes
+from riskalign.data.distinct import HALF, WHOLE, distinct_rows, is_one_hot, regrouped, row_hashes
 from riskalign.data.rows import RowTable
 
 LEVELS = np.array([0.0, 0.25, 0.5, 0.75, 1.0])
@@ -189,6 +189,30 @@ def test_finding_rows(case, tied):
     assert (table.find(*others) == -1).all() or tied
 
 
+@given(cases, st.booleans())
+def test_distinct_rows_are_those_of_a_large_table(case, weighted):
+    seed, n, width, _ = case
+    p, y, w = sample(seed, n, width)
+    table = RowTable(width, n + 1).add(p, y, w if weighted else None)
+    found = distinct_rows(p, y, w if weighted else None)
+    for one, other in zip(vars(found).values(), vars(table.rows).values(), strict=True):
+        assert one.tolist() == other.tolist()
+    restored = RowTable.restored(found, n + 1, (HALF, WHOLE), (False, False))
+    places = restored.find(p, y, w if weighted else np.ones(n))
+    assert places.tolist() == table.find(p, y, w if weighted else None).tolist()
+
+
+@given(cases)
+def test_rows_that_stand_for_others(case):
+    seed, n, width, _ = case
+    p, y, w = sample(seed, n, width)
+    kept = RowTable(width, n + 1).add(p, y, w).kept()
+    found = regrouped(kept.rows, kept.rows.predictions[:, :1], kept.rows.labels, kept.merged)
+    expected = RowTable(1, n + 1).add(p[:, :1], y, w).rows
+    for one, other in zip(vars(found).values(), vars(expected).values(), strict=True):
+        assert one.tolist() == other.tolist()
+
+
 def test_slots_that_other_rows_took(monkeypatch):
     monkeypatch.setattr(rows, "SLOTS", 4)
     p, y, w = sample(0, 300, 3)
@@ -246,10 +270,8 @@ def test_results_stay_when_the_table_goes_on():
 def test_no_room_for_rows():
     table = RowTable(3, 0)
     assert table.complete
-    assert table.n_distinct == 0
     table.add(np.ones((2, 3)), np.zeros(2, dtype=int))
     assert (len(table.rows), table.complete, table.thresholds) == (0, False, (0, HALF))
-    assert np.isnan(table.n_distinct)
     assert not RowTable(3, 0).merge(table).complete
 
 
@@ -278,7 +300,7 @@ def test_a_sum_is_estimated_without_bias_and_its_error_is_right():
         f = np.where(table.rows.labels == 1, table.rows.predictions[:, 0], 0.0)
         estimate = (table.rows.counts * f / table.inclusion).sum()
         errors.append(estimate / (p[:, 0] * y).sum() - 1)
-        distinct.append(table.n_distinct / n - 1)
+        distinct.append((1 / table.inclusion).sum() / n - 1)
     for values in (errors, distinct):
         assert abs(np.mean(values)) < 4 * np.std(values) / np.sqrt(300)
     # The standard error of the number of distinct rows is 1 / sqrt(limit - 1), less what a

@@ -11,8 +11,7 @@ from riskalign.data.cells import Cells
 from riskalign.data.counts import MOST_ROWS
 from riskalign.data.format import SketchFormatError, pack, unpack
 from riskalign.data.notions import NOTIONS, TOP_LABEL
-from riskalign.data.settings import Settings
-from riskalign.data.state import SketchState
+from riskalign.data.state import Settings, SketchState
 from riskalign.equations.arrays import FLOOR
 
 LEVELS = np.array([0.0, 0.1, 0.2, 0.25, 0.5])

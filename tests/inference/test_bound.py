@@ -12,7 +12,8 @@ from riskalign.inference.bound import NEIGHBOURS, fine_tunings
 from riskalign.inference.interval import Chance
 from riskalign.methods import KernelSmoother
 from riskalign.methods.residuals import debiased
-from riskalign.pipeline import model_of, sketched_case
+from riskalign.options import sketched_case
+from riskalign.pipeline import model_of
 from riskalign.smoothing import Tuning, choose_smoother
 
 

@@ -38,7 +38,7 @@ from riskalign.inference.null import (
     systematic_rows,
 )
 from riskalign.methods.residuals import debiased
-from riskalign.pipeline import sketched_case
+from riskalign.options import sketched_case
 from riskalign.smoothing import Tuning, choose_smoother
 from riskalign.smoothing.dense import DenseSmoother
 from riskalign.smoothing.grid import GridSmoother

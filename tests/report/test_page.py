@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import riskalign as ra
-from riskalign.data import settings
+from riskalign.data import state as states
 from riskalign.display.numbers import MINUS, percent, points
 from riskalign.equations.losses import L2
 from riskalign.equations.problem import Problem
@@ -291,7 +291,7 @@ def test_rows_that_stand_for_several_samples_are_counted_as_such():
 
 
 def test_many_rows_are_tested_by_some(monkeypatch):
-    monkeypatch.setattr(settings, "MOST_DISTINCT", 150)
+    monkeypatch.setattr(states, "MOST_DISTINCT", 150)
     data = ra.datasets.temperature(400, 3, seed=0)
     found = summarize(data.y_true, data.y_prob, n_draws=19, advice=False)
     assert found.result.n_samples == 400

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 
 from riskalign.bandwidth.result import Curve
 from riskalign.equations.arrays import BoolArray, FloatArray
 from riskalign.equations.problem import Problem
+from riskalign.smoothing import Request, Tuning
 
 STEP = 0.01
 """Resolution of the continuous search in log h: classes that agree to a percent share a
@@ -38,7 +41,33 @@ def _best(objective: FloatArray, weight: float) -> int:
     return int(np.flatnonzero(_lowest(objective, weight))[-1])
 
 
-class Minimum:
+def refined(
+    problems: Sequence[Problem],
+    lattice: FloatArray,
+    brackets: FloatArray,
+    on_all_rows: bool,
+    totals: Callable[[Sequence[Request]], FloatArray],
+) -> list[Curve]:
+    """The minimum of each problem over a lattice, and the curve around it.
+
+    Parameters
+    ----------
+    problems, lattice : P problems, and bandwidths ``(H,)``
+    brackets : (P, H), objectives at some of the bandwidths, over all rows or some of them
+    on_all_rows : whether they are over all rows
+    totals : gives the objectives of requests over all rows
+    """
+    minima = [
+        _Minimum(problem, lattice, bracket, on_all_rows)
+        for problem, bracket in zip(problems, brackets, strict=True)
+    ]
+    while wanted := [(k, Tuning(h)) for k, of in enumerate(minima) for h in of.next_bandwidths()]:
+        for (k, tuning), total in zip(wanted, totals(wanted).tolist(), strict=True):
+            minima[k].add(tuning.bandwidth, total)
+    return [minimum.curve() for minimum in minima]
+
+
+class _Minimum:
     """Where the continuous search of one problem stands."""
 
     def __init__(

@@ -9,7 +9,7 @@ from numbers import Real
 import numpy as np
 
 from riskalign.bandwidth.criteria import CRITERIA, Criterion
-from riskalign.bandwidth.minimum import Minimum, curve_over, lattice_of
+from riskalign.bandwidth.minimum import curve_over, lattice_of, refined
 from riskalign.bandwidth.result import BandwidthSearch, Curve
 from riskalign.data.limits import FEWER_PAIRS, NO_PAIRS, announce_pairs
 from riskalign.data.validation import one_of
@@ -168,18 +168,11 @@ class Search:
         lattice = lattice_of(low, high)
         octaves = np.union1d(np.arange(0, len(lattice), 2), [len(lattice) - 1])
         rows = self._some_rows()
-        numbers = range(len(self.problems))
-        requests = [(k, Tuning(h)) for k in numbers for h in lattice[octaves].tolist()]
+        every = range(len(self.problems))
+        requests = [(k, Tuning(h)) for k in every for h in lattice[octaves].tolist()]
         bracket = np.full((len(self.problems), len(lattice)), np.nan)
         bracket[:, octaves] = self._totals(requests, rows).reshape(len(self.problems), -1)
-        minima = [
-            Minimum(problem, lattice, objective, rows is None)
-            for problem, objective in zip(self.problems, bracket, strict=True)
-        ]
-        while wanted := [(k, Tuning(h)) for k in numbers for h in minima[k].next_bandwidths()]:
-            for (k, tuning), total in zip(wanted, self._totals(wanted).tolist(), strict=True):
-                minima[k].add(tuning.bandwidth, total)
-        return [minimum.curve() for minimum in minima]
+        return refined(self.problems, lattice, bracket, rows is None, self._totals)
 
     def _some_rows(self) -> IntArray | None:
         n = len(self.problems[0].labels)

@@ -17,10 +17,9 @@ from riskalign.cli.output import (
 )
 from riskalign.cli.reading import naming, opened
 from riskalign.data.files import PredictionFile
-from riskalign.data.notions import BINARY, drawn_notion
+from riskalign.data.notions import BINARY, drawn_notion, named_notion
 from riskalign.data.validation import RowError, as_sample
 from riskalign.display.table import wrapped
-from riskalign.options import named_notion
 from riskalign.plots import reliability_diagram, reliability_grid
 from riskalign.plots.canvas import pyplot
 from riskalign.plots.problems import is_classwise, problem_of

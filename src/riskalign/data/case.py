@@ -6,14 +6,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from riskalign.data.cells import Numbers
 from riskalign.data.counts import Atoms
-from riskalign.data.distinct import Rows, distinct, row_hashes
+from riskalign.data.distinct import HALF, WHOLE, Kept, distinct_rows, regrouped
 from riskalign.data.notions import BINARY, TOP_LABEL, Notion
 from riskalign.data.rows import RowTable
 from riskalign.data.sample import Sample
-from riskalign.data.state import SketchState
-from riskalign.data.weights import exponent_of, in_units
-from riskalign.equations.arrays import FloatArray, IntArray
+from riskalign.data.state import Settings, SketchState, most_rows
+from riskalign.data.weights import in_own_unit
+from riskalign.equations.arrays import FloatArray, IntArray, LabelArray
 from riskalign.equations.losses import ProperLoss
 from riskalign.equations.problem import Problem
 from riskalign.equations.simplex import completed
@@ -28,148 +29,152 @@ class Case:
     sample : rows of the sample, all of them or a random part
     notion, loss : what is asked
     problems : from all samples: by the rows, or by cells if these are a part
-    n_samples : number of samples behind the problems
     top : the top-label problem of all samples
+    n_samples : number of samples behind the problems
+    n_drawn : the same if those of unequal weight that became one row are taken as equal; the noise
+        of a mean over rows that are drawn for such samples goes down with it
+    n_rows : number of samples that came: more than `n_samples` where the rows are a part and no
+        cells replace them
     complete : whether `sample` holds all rows
-    pooled : number of equal samples that do for each of `n_samples`, see `n_drawn`
-    state : the sketch that it was made from, if there is one
+    kept : the distinct rows of which `sample` was made, if it was
     """
 
     sample: Sample
     notion: Notion
     loss: ProperLoss
     problems: list[Problem]
-    n_samples: int
     top: Problem
+    n_samples: int
+    n_drawn: float
+    n_rows: int
     complete: bool = True
-    state: SketchState | None = None
-    pooled: float = 1.0
+    kept: Kept | None = None
 
-    @property
-    def n_drawn(self) -> float:
-        """Number of samples if those of unequal weight that became one row are taken as equal.
+    @classmethod
+    def of(cls, sample: Sample, notion: Notion, loss: ProperLoss) -> Case:
+        """All rows of a sample, equal ones too."""
+        problems, top = notion.with_top(sample, loss)
+        n = len(sample.labels)
+        return cls(sample, notion, loss, problems, top, n, n, n)
 
-        The noise of a mean over rows that are drawn for such samples goes down with it.
+    @classmethod
+    def of_sample(
+        cls,
+        sample: Sample,
+        notion: Notion,
+        loss: ProperLoss,
+        *,
+        limit: int | None = None,
+        weighted: bool = True,
+    ) -> Case:
+        """The distinct rows of a sample or, if it is larger than a sketch, what that would know.
+
+        `limit` is that of `Settings`; unless `weighted`, all weights are 1.
         """
-        return self.n_samples * self.pooled
+        limit = most_rows(notion, len(sample.classes)) if limit is None else limit
+        p, labels = sample.probabilities, sample.labels
+        weights = sample.weights if weighted else None
+        if len(labels) > limit:
+            state = SketchState(Settings.of(notion.name, sample.classes, limit))
+            return cls.of_state(state.update(p, labels, weights), loss)
+        rows = distinct_rows(*_reduced(notion, p, labels), weights)
+        n = int(rows.counts.sum())
+        return cls._of_rows(Kept(rows, limit), notion, loss, sample.classes, n)
 
     @classmethod
     def of_state(cls, state: SketchState, loss: ProperLoss) -> Case:
         """What a sketch knows: all rows, or some of them and counts."""
-        table, notion = state.rows, state.notion.of_reduced
-        sample = _sample_of_rows(table.rows, table.inclusion, state.settings.classes)
-        problems = notion.problems(sample, loss)
-        if not table.complete and state.counts is not None:
-            problems = [_of_cells(each, state.counts.atoms(k)) for k, each in enumerate(problems)]
-        (top,) = notion.top_label.problems(sample, loss)
-        pooled = _pooled(table, joint=state.counts is None)
-        if not table.complete:
-            top = _of_cells(top, state.top_atoms())
-            if not notion.whole_rows:  # a cell is all that there is to know of its rows
-                sample = _sample_of(problems[0], sample.classes)
-                pooled = problems[0].n_samples / state.n_rows
+        kept, classes = state.rows.kept(), state.settings.classes
+        case = cls._of_rows(kept, state.notion, loss, classes, state.n_rows)
+        if kept.complete:
+            return case
+        top = _of_cells(case.top, state.top_atoms())
+        if state.counts is None:
+            return replace(case, top=top)
+        problems = [_of_cells(each, state.counts.atoms(k)) for k, each in enumerate(case.problems)]
+        if case.notion.whole_rows:
+            return replace(case, problems=problems, top=top)
+        # A cell is all that there is to know of its rows.
+        sample, n_drawn = _sample_of(problems[0], case.sample.classes), problems[0].n_samples
+        return replace(case, sample=sample, problems=problems, top=top, n_drawn=n_drawn)
+
+    @classmethod
+    def _of_rows(
+        cls, kept: Kept, notion: Notion, loss: ProperLoss, classes: tuple[str, ...], n_rows: int
+    ) -> Case:
+        """The case of distinct rows; one probability becomes the pair (1 - p, p).
+
+        Each row has the weight of all its copies, over the probability that it was kept.
+        """
+        rows, notion = kept.rows, notion.of_reduced
+        units, weights = in_own_unit(rows.units, rows.weights)
+        used = np.flatnonzero(weights)  # beside the heaviest a weight may become 0
+        # A row stands for others that were not kept: so does each of its samples.
+        weights = weights / kept.inclusion * rows.counts
+        units = np.minimum(units / kept.inclusion, weights)
+        f, labels = completed(rows.predictions)[used], rows.labels[used].astype(np.intp)
+        sample = Sample(f, labels, weights[used], classes, units[used])
+        problems, top = notion.with_top(sample, loss)
+        of_equal = 1.0
+        if any(kept.merged) and len(rows):
+            counts = rows.counts if notion.joint else rows.counts / kept.inclusion
+            of_equal = float(counts @ (rows.weights / rows.units) / counts.sum())
         # The joint problem is known by the rows alone.
-        by_rows = table.complete or state.counts is not None
-        n = state.n_rows if by_rows else int(table.rows.counts.sum())
-        return cls(sample, notion, loss, problems, n, top, table.complete, state, pooled)
+        n = int(rows.counts.sum()) if notion.joint and not kept.complete else n_rows
+        return cls(
+            sample, notion, loss, problems, top, n, n * of_equal, n_rows, kept.complete, kept
+        )
 
     def of_top_label(self) -> Case:
         """The same samples, asked for their top label; the case of a sketch of whole rows."""
-        state = self.state
-        assert state is not None
-        notion = TOP_LABEL.of_reduced
-        pooled = self.pooled
-        if not state.rows.complete:
-            sample = _sample_of(self.top, self.sample.classes)
-            pooled = self.top.n_samples / state.n_rows
-        else:  # rows of one top probability become one, in the order of a top-label sketch
-            rows = state.rows.rows
-            p, right = TOP_LABEL.reduce(rows.predictions, rows.labels)
-            points, labels = p[:, None].astype(np.float64), right.astype(np.int64)
-            hashes = row_hashes(points, labels)
-            rows = replace(rows, hashes=hashes, predictions=points, labels=labels)
-            rows = distinct(rows, state.rows.merged)
-            sample = _sample_of_rows(rows, 1.0, self.sample.classes)
-        (top,) = notion.problems(sample, self.loss)
-        n = state.n_rows
+        kept, classes = self.kept, self.sample.classes
+        assert kept is not None
+        if kept.complete:  # rows of one top probability become one, as in a top-label sketch
+            points, right = _reduced(TOP_LABEL, kept.rows.predictions, kept.rows.labels)
+            rows = regrouped(kept.rows, points, right.astype(np.int64), kept.merged)
+            kept = replace(kept, rows=rows)
+            case = self._of_rows(kept, TOP_LABEL, self.loss, classes, self.n_rows)
+            return replace(case, n_drawn=self.n_drawn)
+        notion, sample = TOP_LABEL.of_reduced, _sample_of(self.top, classes)
+        (top,) = problems = notion.problems(sample, self.loss)
         return replace(
             self,
             sample=sample,
             notion=notion,
-            problems=[top],
-            n_samples=n,
+            problems=problems,
             top=top,
-            state=None,
-            pooled=pooled,
+            n_samples=self.n_rows,
+            n_drawn=self.top.n_samples,
         )
 
     def of_class(self, k: int) -> Case:
         """The same samples, asked for the probability of class k alone, as a binary case."""
-        problem = self.problems[k]
+        problem, n = self.problems[k], self.n_samples
         sample = _sample_of(problem, ("other", problem.name))
         (top,) = TOP_LABEL.problems(sample, self.loss)
-        n = self.n_samples
-        pooled = self.pooled if self.complete else problem.n_samples / n
-        return Case(sample, BINARY, self.loss, [problem], n, top, self.complete, None, pooled)
+        n_drawn = self.n_drawn if self.complete else problem.n_samples
+        return Case(sample, BINARY, self.loss, [problem], top, n, n_drawn, n, self.complete)
 
     def places(self, rows: Sample) -> IntArray:
         """Which row of the case each of the rows is of which it was made, -1 without weight."""
-        if self.state is None:
+        kept = self.kept
+        if kept is None:
             return np.arange(len(rows.labels))
-        predictions, labels = self.state.notion.reduce(rows.probabilities, rows.labels)
-        predictions = Problem.free(predictions.astype(np.float64))
-        found = self.state.rows.find(predictions, labels, rows.weights)
-        kept = _kept(self.state.rows.rows)
-        places = np.full(len(self.state.rows.rows) + 1, -1)  # the last one is that of no row
-        places[kept] = np.arange(len(kept))
+        assert kept.complete
+        table = RowTable.restored(kept.rows, kept.limit, (HALF, WHOLE), kept.merged)
+        points, labels = _reduced(self.notion, rows.probabilities, rows.labels)
+        found = table.find(points, labels, rows.weights)
+        used = np.flatnonzero(in_own_unit(kept.rows.units, kept.rows.weights)[1])
+        places = np.full(len(kept.rows) + 1, -1)  # the last one is that of no row
+        places[used] = np.arange(len(used))
         return places[found]
 
-    @classmethod
-    def of(cls, sample: Sample, notion: Notion, loss: ProperLoss) -> Case:
-        """All rows of a sample."""
-        (top,) = TOP_LABEL.problems(sample, loss)
-        return cls(sample, notion, loss, notion.problems(sample, loss), len(sample.labels), top)
 
-    @property
-    def divergence(self) -> str:
-        """The calibration error of one prediction, in words."""
-        return self.notion.loss_of(self.loss).divergence
-
-
-def _sample_of_rows(rows: Rows, inclusion: FloatArray | float, classes: tuple[str, ...]) -> Sample:
-    """The rows of a table; one probability becomes the pair (1 - p, p).
-
-    Each row has the weight of all its copies, over the probability that the table holds it.
-    """
-    f = rows.predictions
-    # A row stands for others that the table does not hold: so does each of its samples.
-    exponent, kept = exponent_of(rows.units), _kept(rows)
-    weights = in_units(rows.weights, exponent) / inclusion * rows.counts
-    units = np.minimum(in_units(rows.units, exponent) / inclusion, weights)
-    return Sample(
-        completed(f)[kept],
-        rows.labels[kept].astype(np.intp),
-        weights[kept],
-        classes,
-        units[kept],
-    )
-
-
-def _pooled(table: RowTable, *, joint: bool) -> float:
-    """Number of equal samples for each sample, over the rows of a table.
-
-    Of the joint problem these rows are all that is known; of others they stand for all.
-    """
-    rows = table.rows
-    if not len(rows) or not any(table.merged):
-        return 1.0
-    shares = np.ones(len(rows)) if joint else 1 / table.inclusion
-    return float(shares @ (rows.counts * rows.weights / rows.units) / (shares @ rows.counts))
-
-
-def _kept(rows: Rows) -> IntArray:
-    """The rows that have weight beside the heaviest, in whose unit others may become 0."""
-    return np.flatnonzero(in_units(rows.weights, exponent_of(rows.units)) > 0)
+def _reduced(notion: Notion, p: Numbers, labels: LabelArray) -> tuple[FloatArray, LabelArray]:
+    """What a sketch keeps of rows, with predictions as a matrix ``(n, d)``."""
+    points, outcomes = notion.reduce(p, labels)
+    matrix: FloatArray = points.astype(np.float64, copy=False)
+    return matrix[:, None] if matrix.ndim == 1 else matrix, outcomes
 
 
 def _of_cells(problem: Problem, atoms: Atoms) -> Problem:

@@ -108,29 +108,32 @@ def count(p: Numbers, labels: LabelArray, weights: FloatArray | None, cells: Cel
     (array([0, 3]), array([2, 2]))
     """
     n, n_problems = p.shape
-    dense = n * SPARSE >= 2 * cells.n_slots
+    n_slots = cells.n_slots
+    size = 2 * n_slots
+    dense = n * SPARSE >= size
     width = min(n_problems, COLUMNS if dense else max(1, BLOCK // n))
-    block = max(CHUNK, min(BLOCK, PER_CELL * 2 * cells.n_slots * width)) if dense else BLOCK
-    counter = _Counter(cells, min(n, max(1, block // width)), width, dense)
+    block = max(CHUNK, min(BLOCK, PER_CELL * size * width)) if dense else BLOCK
+    counter = _Counter(cells, n_slots, min(n, max(1, block // width)), width, dense)
     blocks = []
     for first in range(0, n_problems, width):
         true = 1 if n_problems == 1 else first
         block = counter.count(p[:, first : first + width], labels, weights, true)
-        blocks.append(replace(block, codes=block.codes + 2 * first * cells.n_slots))
+        blocks.append(replace(block, codes=block.codes + first * size))
     return Part.concatenated(blocks)
 
 
 class _Counter:
     """Counts blocks of columns; its memory is allocated once."""
 
-    def __init__(self, cells: Cells, rows: int, width: int, dense: bool) -> None:
+    def __init__(self, cells: Cells, n_slots: int, rows: int, width: int, dense: bool) -> None:
         self.cells = cells
+        self.n_slots = n_slots
         self.dense = dense
         self.rows = rows
         self.step = min(rows, max(1, CHUNK // width))
         self.room = Room.of((self.step, width))
         self.p = np.empty((self.step, width))
-        self.of_columns = np.tile(2 * cells.n_slots * np.arange(width), (self.step, 1))
+        self.of_columns = np.tile(2 * n_slots * np.arange(width), (self.step, 1))
         self.codes = np.empty((rows, width), dtype=np.int64)
         self.offsets = np.empty((rows, width))  # bincount takes floats; their sums are exact
 
@@ -142,7 +145,7 @@ class _Counter:
         """
         parts: list[Part] = []
         sums: tuple[npt.NDArray[Any], ...] = ()
-        size = 2 * self.cells.n_slots * p.shape[1]
+        size = 2 * self.n_slots * p.shape[1]
         for start in range(0, len(labels), self.rows):
             rows = slice(start, start + self.rows)
             codes, offsets = self._encoded(p[rows], labels[rows], true)
@@ -165,7 +168,6 @@ class _Counter:
     def _encoded(self, p: Numbers, labels: LabelArray, true: int) -> tuple[Integers, FloatArray]:
         """The code and the offset of every number, row by row."""
         n, width = p.shape
-        n_slots = self.cells.n_slots
         codes, offsets = self.codes[:n, :width], self.offsets[:n, :width]
         for start in range(0, n, self.step):
             rows = slice(start, min(start + self.step, n))
@@ -178,11 +180,11 @@ class _Counter:
             np.copyto(offsets[rows], offset)
             if width == 1:
                 np.equal(labels[rows, None], true, out=room.mask)
-                np.multiply(room.mask, n_slots, out=room.spare)
+                np.multiply(room.mask, self.n_slots, out=room.spare)
                 np.add(slots, room.spare, out=codes[rows])
             else:
                 np.add(slots, self.of_columns[: len(x), :width], out=codes[rows])
         if width > 1:
             came = np.flatnonzero((labels >= true) & (labels < true + width))
-            codes[came, labels[came].astype(np.intp) - true] += n_slots
+            codes[came, labels[came].astype(np.intp) - true] += self.n_slots
         return codes.ravel(), offsets.ravel()

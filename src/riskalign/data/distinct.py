@@ -72,7 +72,24 @@ class Rows:
         return mask
 
 
-def concatenate(parts: Sequence[Rows]) -> Rows:
+@dataclass(frozen=True)
+class Kept:
+    """What is kept of distinct rows: all of them, or a sample.
+
+    Attributes
+    ----------
+    rows : Rows, in canonical order
+    limit, merged, inclusion, complete : see `riskalign.data.rows.RowTable`
+    """
+
+    rows: Rows
+    limit: int
+    merged: Kinds = (False, False)
+    inclusion: FloatArray | float = 1.0
+    complete: bool = True
+
+
+def _concatenated(parts: Sequence[Rows]) -> Rows:
     """The rows of all parts."""
     columns = zip(*(vars(part).values() for part in parts), strict=True)
     return Rows(*(np.concatenate(column) for column in columns))
@@ -146,16 +163,48 @@ def in_order(rows: Rows, merged: Kinds) -> tuple[IntArray, IntArray, IntArray]:
     return order, np.flatnonzero(first), repeated[joined & ~alike] + 1
 
 
-def distinct(rows: Rows, merged: Kinds = (False, False)) -> Rows:
-    """The distinct rows in canonical order, with the counts of those that become one.
+def distinct_rows(
+    predictions: Numbers, labels: LabelArray, weights: FloatArray | None = None
+) -> Rows:
+    """The distinct rows of a sample in canonical order; rows of weight 0 are left out.
 
     Parameters
     ----------
-    rows : Rows
+    predictions : (n, d)
+    labels : (n,), integers
+    weights : (n,), optional
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rows = distinct_rows(np.array([[0.2], [0.7], [0.2]]), np.array([0, 1, 0]))
+    >>> sorted(zip(rows.predictions[:, 0].tolist(), rows.counts.tolist()))
+    [(0.2, 2), (0.7, 1)]
+    """
+    if weights is not None and not weights.all():
+        used = np.flatnonzero(weights)
+        predictions, labels, weights = predictions[used], labels[used], weights[used]
+    hashes = row_hashes(predictions, labels)
+    return distinct([single_rows(hashes, predictions, labels, weights)])
+
+
+def regrouped(rows: Rows, predictions: FloatArray, labels: CountArray, merged: Kinds) -> Rows:
+    """The distinct rows, in canonical order, if each of these stands for another row."""
+    hashes = row_hashes(predictions, labels)
+    return distinct([replace(rows, hashes=hashes, predictions=predictions, labels=labels)], merged)
+
+
+def distinct(parts: Sequence[Rows], merged: Kinds = (False, False)) -> Rows:
+    """The distinct rows of all parts in canonical order, with the counts of those that become one.
+
+    Parameters
+    ----------
+    parts : sequence of Rows, not empty
     merged : two truths
         Whether one-hot rows, and whether other rows, of equal predictions and label become one
         whatever they weigh; otherwise those of equal weight do.
     """
+    rows = parts[0] if len(parts) == 1 else _concatenated(parts)
     order, starts, mixed = in_order(rows, merged)
     if len(starts) == len(rows):
         return rows.take(order)

@@ -11,7 +11,30 @@ import numpy.typing as npt
 from riskalign.equations.arrays import FloatArray, IntArray, LabelArray
 
 
-def as_numbers(truth: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def readable(
+    truth: npt.NDArray[Any], scores: FloatArray, classes: Sequence[object] | None
+) -> npt.NDArray[Any]:
+    """Labels that can be told apart: numbers or, where `classes` are given, as they are.
+
+    Labels that look like predictions, or belong to other rows than `scores`, are an error.
+    """
+    labels = _as_numbers(truth) if classes is None else truth
+    _reject_swapped(labels, scores)
+    return labels
+
+
+def named_and_numbered(
+    truth: npt.NDArray[Any], scores: FloatArray, classes: Sequence[object] | None
+) -> tuple[tuple[str, ...], LabelArray]:
+    """The names of the classes, and labels, names or one-hot rows as class numbers ``(n,)``."""
+    n_classes = 2 if scores.ndim == 1 else scores.shape[1]
+    names = _class_names(classes, n_classes)
+    if scores.ndim == 1 and classes is None:
+        _reject_many(truth)
+    return names, _class_numbers(truth, n_classes, classes)
+
+
+def _as_numbers(truth: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Labels that are objects or strings as numbers; other labels as they are."""
     if truth.dtype.kind not in "OUSfiub":
         raise TypeError(
@@ -34,7 +57,7 @@ def as_numbers(truth: npt.NDArray[Any]) -> npt.NDArray[Any]:
         ) from None
 
 
-def reject_swapped(truth: npt.NDArray[Any], scores: FloatArray) -> None:
+def _reject_swapped(truth: npt.NDArray[Any], scores: FloatArray) -> None:
     """Refuse arguments in the wrong order, and predictions whose columns are samples."""
     fractional = truth.dtype.kind == "f" and bool(np.any(truth != np.floor(truth)))
     if fractional and np.isfinite(truth).all():
@@ -60,7 +83,21 @@ def listed(classes: Iterable[object]) -> list[object]:
     return labels
 
 
-def class_names(classes: Sequence[object] | None, n_classes: int) -> tuple[str, ...]:
+def _reject_many(truth: npt.NDArray[Any]) -> None:
+    """Refuse labels of more than two classes beside the probability of one class."""
+    if truth.ndim != 1 or truth.dtype.kind not in "iuf" or not np.isfinite(truth).all():
+        return
+    if len(truth) and (truth.min() < 0 or truth.max() > 1):
+        n = len(np.unique(truth[truth >= 0]))  # below 0 lies padding
+        if n > 2:
+            raise ValueError(
+                "`y_prob` of shape (n,) is the probability of one class, but `y_true` has "
+                f"{n} different labels. Pass the probabilities of all classes, of shape (n, K); "
+                "or, for the probability of the predicted class, whether it was right as `y_true`."
+            )
+
+
+def _class_names(classes: Sequence[object] | None, n_classes: int) -> tuple[str, ...]:
     """The names of the classes; by default their numbers."""
     if classes is None:
         return tuple(str(k) for k in range(n_classes))
@@ -73,7 +110,7 @@ def class_names(classes: Sequence[object] | None, n_classes: int) -> tuple[str, 
     return names
 
 
-def class_numbers(
+def _class_numbers(
     truth: npt.NDArray[Any], n_classes: int, classes: Sequence[object] | None
 ) -> LabelArray:
     """Labels, names or one-hot rows as class numbers ``(n,)``."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from riskalign.data.cells import Numbers
 from riskalign.data.sample import Sample
+from riskalign.data.validation import one_of
 from riskalign.equations.arrays import FloatArray, IntArray, LabelArray
 from riskalign.equations.losses import ProperLoss
 from riskalign.equations.problem import Problem
@@ -41,6 +42,7 @@ class Notion:
     gap: str
 
     per_class = False  # whether results hold one entry per class, and the value is their sum
+    of_each = ""  # begins the words for a value, before those for the value of one problem
     joint = False  # whether the whole vector is one problem
     whole_rows = True  # whether a sketch keeps the whole vector of a row, or one probability
     is_one_class = False  # whether that probability is of one and the same class
@@ -48,6 +50,15 @@ class Notion:
 
     def check(self, n_classes: int) -> None:
         """Refuse a number of classes for which the notion has no meaning."""
+        if self.is_one_class and n_classes != 2:
+            raise ValueError(
+                f"`notion='{self.name}'` needs two classes; found {n_classes}. Use 'top-label', "
+                "'classwise' or 'canonical', or pass one column of `y_prob`."
+            )
+
+    def n_problems(self, n_classes: int) -> int:
+        """Number of problems."""
+        return n_classes if self.per_class else 1
 
     def columns(self, probabilities: FloatArray) -> FloatArray:
         """The one-dimensional predictions ``(n, P)`` of P problems; all of them if joint."""
@@ -61,23 +72,10 @@ class Notion:
         """What a sketch keeps of rows: predictions ``(n,)`` or ``(n, K)``, and labels ``(n,)``."""
         return probabilities, labels
 
-    def gap_of(self, problems: Sequence[Problem], top: Problem) -> Problem:
-        """The problem whose mean of f - y says which way predictions err."""
-        return problems[0] if self.is_one_class else top
-
     @property
     def of_reduced(self) -> Notion:
         """The notion for rows that were reduced, as the pair (1 - p, p)."""
         return self
-
-    @property
-    def top_label(self) -> Notion:
-        """The notion that asks for the top label of the same rows."""
-        return TOP_LABEL
-
-    def n_problems(self, n_classes: int) -> int:
-        """Number of problems."""
-        return 1
 
     def truth(self, R: FloatArray, f: FloatArray, k: int) -> FloatArray:
         """What problem k is about of probabilities R ``(n, K)`` of the classes at predictions f."""
@@ -106,17 +104,18 @@ class Notion:
             for k, name in enumerate(self.names(sample.classes))
         ]
 
+    def with_top(self, sample: Sample, loss: ProperLoss) -> tuple[list[Problem], Problem]:
+        """The problems of a sample, and that of its top label."""
+        own = self.problems(sample, loss)
+        return own, (own if self.is_confidence else TOP_LABEL.problems(sample, loss))[0]
+
     def gathered(self, each: Sequence[FloatArray]) -> FloatArray:
         """Arrays of all problems, ``(n,)`` or ``(n, K)`` each, in the shape of results."""
-        return each[0]
+        return np.stack(each, axis=1) if self.per_class else each[0]
 
     def number(self, each: Sequence[float]) -> float | FloatArray:
         """Numbers of all problems in the shape of results: one, or one per class."""
-        return each[0]
-
-    def definition(self, of_problem: str) -> str:
-        """What a value is, in words, from what it is for one problem."""
-        return of_problem
+        return np.array(each) if self.per_class else each[0]
 
     def whole(self, conditional: FloatArray) -> FloatArray | None:
         """R as one column per class ``(n, K)``, None where there is one for the top label only."""
@@ -131,13 +130,6 @@ def _at_most_one(p: Numbers) -> Numbers:
 class _Binary(Notion):
     whole_rows = False
     is_one_class = True
-
-    def check(self, n_classes: int) -> None:
-        if n_classes != 2:
-            raise ValueError(
-                f"`notion='binary'` needs two classes; found {n_classes}. Use 'top-label', "
-                "'classwise' or 'canonical', or pass one column of `y_prob`."
-            )
 
     def reduce(self, probabilities: Numbers, labels: LabelArray) -> tuple[Numbers, LabelArray]:
         one = probabilities if probabilities.ndim == 1 else probabilities[:, 1]
@@ -192,9 +184,8 @@ class _ReducedTopLabel(Notion):
     whole_rows = False
     is_confidence = True
 
-    @property
-    def top_label(self) -> Notion:
-        return self
+    def reduce(self, probabilities: Numbers, labels: LabelArray) -> tuple[Numbers, LabelArray]:
+        return TOP_LABEL.reduce(probabilities, labels)
 
     def columns(self, probabilities: FloatArray) -> FloatArray:
         return probabilities[:, 1:]
@@ -211,9 +202,7 @@ class _ReducedTopLabel(Notion):
 
 class _Classwise(Notion):
     per_class = True
-
-    def n_problems(self, n_classes: int) -> int:
-        return n_classes
+    of_each = "sum over classes of "
 
     def columns(self, probabilities: FloatArray) -> FloatArray:
         return probabilities
@@ -223,15 +212,6 @@ class _Classwise(Notion):
 
     def names(self, classes: Sequence[str]) -> list[str]:
         return list(classes)
-
-    def gathered(self, each: Sequence[FloatArray]) -> FloatArray:
-        return np.stack(each, axis=1)
-
-    def number(self, each: Sequence[float]) -> float | FloatArray:
-        return np.array(each)
-
-    def definition(self, of_problem: str) -> str:
-        return f"sum over classes of {of_problem}"
 
 
 class _Canonical(Notion):
@@ -308,6 +288,18 @@ OF_ONE_PROBLEM = tuple(name for name, notion in NOTIONS.items() if not notion.pe
 
 JOINT = tuple(name for name, notion in NOTIONS.items() if notion.joint)
 """Names of the notions whose problem is the whole vector."""
+
+
+def named_notion(notion: str | None) -> Notion | None:
+    """The notion of a name, None where none is named."""
+    return None if notion is None else NOTIONS[one_of("notion", notion, NOTIONS)]
+
+
+def notion_of(notion: str | None, n_classes: int) -> Notion:
+    """The notion asked for, or the default for a number of classes."""
+    found = named_notion(notion) or default_notion(n_classes)
+    found.check(n_classes)
+    return found
 
 
 def default_notion(n_classes: int) -> Notion:

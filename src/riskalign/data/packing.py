@@ -18,7 +18,6 @@ from riskalign.data.counts import CellCounts
 from riskalign.data.distinct import HALF, WHOLE, Kinds, Rows, are_of, in_order, row_hashes
 from riskalign.data.format import Array, SketchFormatError
 from riskalign.data.rows import RowTable
-from riskalign.data.settings import Settings
 from riskalign.data.totals import UNIT, Totals
 from riskalign.data.weights import exponent_of, in_units
 
@@ -93,9 +92,11 @@ class Reader:
         self.check(type(value) is int and least <= value <= most, f"`{name}`")
         return int(value)
 
-    def rows(self, settings: Settings, n: int, weighted: bool, exponent: int) -> RowTable:
-        """The table of rows."""
-        width, limit, n_labels = settings.width, settings.limit, settings.n_labels
+    def rows(
+        self, empty: RowTable, n_labels: int, n: int, weighted: bool, exponent: int
+    ) -> RowTable:
+        """The table of rows, in place of an empty one."""
+        width, limit = empty.width, empty.limit
         predictions = self._floats("rows.predictions")
         labels, counts = self._integers("rows.labels"), self._integers("rows.counts")
         m = len(counts)

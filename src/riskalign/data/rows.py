@@ -36,10 +36,10 @@ from riskalign.data.cells import Numbers
 from riskalign.data.distinct import (
     HALF,
     WHOLE,
+    Kept,
     Kinds,
     Rows,
     are_of,
-    concatenate,
     distinct,
     row_hashes,
     single_rows,
@@ -164,12 +164,11 @@ class RowTable:
         shares = one_hot / HALF, (other - HALF) / HALF
         return np.where(self.rows.one_hot, *shares)
 
-    @property
-    def n_distinct(self) -> float:
-        """Number of distinct rows: exact while `complete`, else estimated; NaN if `limit` is 0."""
-        if self.limit == 0 and not self.complete:
-            return np.nan
-        return float((1 / self.inclusion).sum())
+    def kept(self) -> Kept:
+        """The rows and of what they are a sample, as they are now."""
+        self._settle()
+        inclusion = 1.0 if self.complete else self.inclusion
+        return Kept(self._rows, self.limit, self._merged, inclusion, self.complete)
 
     @property
     def nbytes(self) -> int:
@@ -305,15 +304,15 @@ class RowTable:
         """Put the rows that wait into the table."""
         if not self._waiting:
             return
-        rows = distinct(concatenate([self._rows, *self._waiting]), self._merged)
-        n_one_hot = int(np.count_nonzero(rows.one_hot))
+        rows = distinct([self._rows, *self._waiting], self._merged)
+        n_one_hot = int(np.searchsorted(rows.hashes, np.uint64(HALF)))
         many = n_one_hot > self.limit, len(rows) - n_one_hot > self.limit
         merged = self._merged[0] or many[0], self._merged[1] or many[1]
         if merged != self._merged:
             self._merged = merged
             if self._weighted:
-                rows = distinct(rows, merged)
-                n_one_hot = int(np.count_nonzero(rows.one_hot))
+                rows = distinct([rows], merged)
+                n_one_hot = int(np.searchsorted(rows.hashes, np.uint64(HALF)))
         self._thresholds = (
             self._lowered(self._thresholds[0], rows.hashes[:n_one_hot]),
             self._lowered(self._thresholds[1], rows.hashes[n_one_hot:]),

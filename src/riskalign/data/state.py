@@ -13,7 +13,7 @@ One pass over the sample fills all parts. Each of them is bounded in size and me
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,10 +24,80 @@ from riskalign.data.counts import MOST_ROWS, Atoms, CellCounts
 from riskalign.data.format import SketchFormatError, pack, unpack
 from riskalign.data.notions import NOTIONS, TOP_LABEL, Notion
 from riskalign.data.rows import RowTable
-from riskalign.data.settings import FINE, N_BINS, Settings
 from riskalign.data.totals import Totals
 from riskalign.data.weights import in_units
 from riskalign.equations.arrays import FloatArray, LabelArray, floored_log
+
+MOST_DISTINCT = 20_000
+MOST_NUMBERS = 4_000_000
+"""The most distinct rows of a kind that are kept, and the most numbers in them: 32 MB."""
+
+N_BINS = 15
+"""Bins of equal width that the cells of a single problem respect."""
+
+FINE, COARSE, FEW_PROBLEMS = 10, 8, 16
+"""Significant bits of a cell for up to 16 problems, and for more: the counts of 1,000 problems
+take 100 MB with 8 bits."""
+
+
+def most_rows(notion: Notion, n_classes: int) -> int:
+    """The most distinct rows of a kind that are kept where nothing else is asked."""
+    return min(MOST_DISTINCT, MOST_NUMBERS // (n_classes if notion.whole_rows else 1))
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What two states must share to be merged.
+
+    Attributes
+    ----------
+    notion : one of `NOTIONS`
+    classes : names of the classes
+    limit : the most distinct rows to keep of each kind, see `RowTable`
+    bits : significant bits of a cell
+    """
+
+    notion: str
+    classes: tuple[str, ...]
+    limit: int
+    bits: int
+
+    @classmethod
+    def of(
+        cls,
+        notion: str,
+        classes: tuple[str, ...],
+        limit: int | None = None,
+        bits: int | None = None,
+    ) -> Settings:
+        """Settings with the defaults for this notion and number of classes.
+
+        Examples
+        --------
+        >>> Settings.of("classwise", tuple("abc"))
+        Settings(notion='classwise', classes=('a', 'b', 'c'), limit=20000, bits=10)
+        """
+        settings = cls(notion, classes, 0, 0)
+        if limit is None:
+            limit = most_rows(settings.asked, len(classes))
+        if bits is None:
+            bits = FINE if settings.n_problems <= FEW_PROBLEMS else COARSE
+        return replace(settings, limit=limit, bits=bits)
+
+    @property
+    def asked(self) -> Notion:
+        """The notion itself."""
+        return NOTIONS[self.notion]
+
+    @property
+    def width(self) -> int:
+        """Numbers in a row: one probability, or those of all classes."""
+        return len(self.classes) if self.asked.whole_rows else 1
+
+    @property
+    def n_problems(self) -> int:
+        """Number of one-dimensional problems."""
+        return 0 if self.asked.joint else self.asked.n_problems(len(self.classes))
 
 
 class SketchState:
@@ -39,6 +109,8 @@ class SketchState:
 
     Attributes
     ----------
+    notion : Notion
+        That decides what is kept.
     n_rows : int
     weighted : bool
         Whether weights have come.
@@ -60,27 +132,13 @@ class SketchState:
         self.settings = settings
         self.n_rows = 0
         self.weighted = False
-        notion, n_problems = settings.asked, settings.n_problems
+        self.notion = notion = settings.asked
+        n_problems = settings.n_problems
         n_bins = 1 if notion.whole_rows else N_BINS
         self.rows = RowTable(settings.width, settings.limit)
         self.counts = CellCounts(n_problems, settings.bits, n_bins) if n_problems else None
         self.top = CellCounts(1, FINE, N_BINS) if notion.whole_rows else None
         self.totals = None if notion.is_one_class else Totals()
-
-    @classmethod
-    def of_sample(
-        cls, settings: Settings, p: Numbers, labels: LabelArray, weights: FloatArray | None
-    ) -> SketchState:
-        """The state of a sample in memory, which gets no more rows; parameters as for `update`.
-
-        Where the rows that are kept are all of it, counts and sums stay empty: nobody asks them.
-        """
-        state = cls(settings)
-        p, labels, weights = _with_weight(p, labels, weights)
-        if len(labels) > settings.limit:
-            return state.update(p, labels, weights)
-        state._add_rows(*state.notion.reduce(p, labels), weights)
-        return state
 
     def update(
         self, p: Numbers, labels: LabelArray, weights: FloatArray | None = None
@@ -98,19 +156,16 @@ class SketchState:
         p, labels, weights = _with_weight(p, labels, weights)
         self._expect(len(labels))
         points, outcomes = self.notion.reduce(p, labels)
-        self._add_rows(points, outcomes, weights)
+        self.rows.add(points[:, None] if points.ndim == 1 else points, outcomes, weights)
         if self.counts is not None:
             self.counts.add(points, outcomes, weights)
         if self.top is not None:
             self.top.add(*TOP_LABEL.reduce(p, labels), weights)
         if self.totals is not None:
             self.totals.add(p, labels, weights)
+        self.n_rows += len(labels)
+        self.weighted |= weights is not None and len(labels) > 0
         return self
-
-    def _add_rows(self, points: Numbers, outcomes: LabelArray, weights: FloatArray | None) -> None:
-        self.rows.add(points[:, None] if points.ndim == 1 else points, outcomes, weights)
-        self.n_rows += len(outcomes)
-        self.weighted |= weights is not None and len(outcomes) > 0
 
     def merge(self, other: SketchState) -> SketchState:
         """Add the rows of another state in place, and return this state."""
@@ -132,11 +187,6 @@ class SketchState:
         self.n_rows += other.n_rows
         self.weighted |= other.weighted
         return self
-
-    @property
-    def notion(self) -> Notion:
-        """The notion that decides what is kept."""
-        return self.settings.asked
 
     def copy(self) -> SketchState:
         """A state of the same rows that changes on its own."""
@@ -193,7 +243,7 @@ class SketchState:
         by less than 5e-7 if cells have 10 bits, and the Brier score by less still.
         """
         if self.totals is not None:
-            return self.totals.log_loss, self.totals.brier
+            return self.totals.means()
         assert self.counts is not None
         atoms = self.counts.atoms(0)
         p, labels, w = atoms.locations, atoms.labels, atoms.totals
@@ -206,6 +256,20 @@ class SketchState:
         w = w / w.sum()
         true = np.where(labels == 1, p, 1 - p)
         return float(w @ -floored_log(true)), float(w @ (1 - true) ** 2)
+
+    def scores(self) -> dict[str, float]:
+        """Accuracy, confidence, log loss, Brier score and ECE of the top label."""
+        top = self.top_atoms()
+        weights = top.totals / top.totals.sum()
+        log_loss, brier = self.losses()
+        mass, predicted, came = self.bins()
+        return {
+            "accuracy": float(weights @ top.labels),
+            "confidence": float(weights @ top.locations),
+            "log_loss": log_loss,
+            "brier": brier,
+            "ece": float(np.abs(predicted - came).sum() / mass.sum()),
+        }
 
     def to_bytes(self) -> bytes:
         """The state as bytes, see `riskalign.data.format`; equal states give equal bytes.
@@ -263,7 +327,8 @@ class SketchState:
         weighted, exponent = reader.truth("weighted"), reader.whole("exponent", 1023, -1074)
         reader.check(weighted or exponent == 0, "`exponent`")
         state.n_rows, state.weighted = n, weighted
-        state.rows = reader.rows(state.settings, n, weighted, exponent)
+        n_labels = len(classes) if state.notion.whole_rows else 2
+        state.rows = reader.rows(state.rows, n_labels, n, weighted, exponent)
         for name, counts in (("counts", state.counts), ("top", state.top)):
             if counts is not None:
                 reader.fill_counts(counts, name, n, weighted, exponent)

@@ -41,8 +41,8 @@ class Totals:
     --------
     >>> import numpy as np
     >>> totals = Totals().add(np.array([[0.2, 0.8], [0.5, 0.5]]), np.array([1, 0]))
-    >>> totals.n_rows, round(totals.log_loss, 6), round(totals.brier, 6)
-    (2, 0.458145, 0.29)
+    >>> totals.n_rows, [round(mean, 6) for mean in totals.means()]
+    (2, [0.458145, 0.29])
     """
 
     def __init__(self) -> None:
@@ -58,16 +58,6 @@ class Totals:
         """Replace the content."""
         self.exact, self.sums, self.n_rows = exact, sums, n_rows
         self.weighted, self.exponent = weighted, exponent
-
-    @property
-    def log_loss(self) -> float:
-        """Mean of -log of the label's probability, floored at 1e-9; NaN without rows."""
-        return self._means()[0]
-
-    @property
-    def brier(self) -> float:
-        """Mean of sum_k (p_k - y_k)^2; NaN without rows."""
-        return self._means()[1]
 
     def add(self, p: Numbers, labels: LabelArray, weights: FloatArray | None = None) -> Totals:
         """Add rows in place, and return the totals.
@@ -117,7 +107,11 @@ class Totals:
         log, brier = self.exact
         return np.array([float(self.n_rows), log * 2.0**-UNIT, brier * 2.0**-UNIT])
 
-    def _means(self) -> tuple[float, float]:
+    def means(self) -> tuple[float, float]:
+        """Means of -log of the label's probability, floored at 1e-9, and of sum_k (p_k - y_k)^2.
+
+        They are NaN without rows.
+        """
         total, log, brier = self._floats().tolist()
         return (log / total, brier / total) if total > 0 else (np.nan, np.nan)
 

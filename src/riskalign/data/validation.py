@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, softmax
 
-from riskalign.data.labels import as_numbers, class_names, class_numbers, listed, reject_swapped
+from riskalign.data.labels import listed, named_and_numbered, readable
 from riskalign.data.sample import Sample
-from riskalign.data.weights import exponent_of, in_units
+from riskalign.data.weights import in_own_unit
 from riskalign.equations.arrays import BoolArray, FloatArray, LabelArray
 
 OUTWEIGHED = 1e-12
@@ -114,8 +114,7 @@ def as_sample(
         )
     weights = np.ones(n) if batch.weights is None else batch.weights
     if batch.weights is not None and fewest >= 2:
-        _check_shares(weights)
-        weights = in_units(weights, exponent_of(weights))
+        weights = _in_their_unit(weights)
     labels = batch.labels.astype(np.intp, copy=False)
     return Sample(batch.probabilities, labels, weights, batch.classes)
 
@@ -152,10 +151,7 @@ def as_batch(
     """Check rows of a sample, however few; with `pairs` one probability p becomes (1 - p, p)."""
     classes = None if classes is None else listed(classes)
     scores = _numeric(y_prob, "y_prob")
-    truth = _array(y_true, "y_true")
-    if classes is None:
-        truth = as_numbers(truth)
-    reject_swapped(truth, scores)
+    truth = readable(_array(y_true, "y_true"), scores, classes)
     _check_shape(scores)
     if len(truth) != len(scores):
         raise ValueError(
@@ -176,11 +172,8 @@ def as_batch(
         probabilities = _from_logits(scores, normalize, pairs)
     else:
         probabilities = _probabilities(scores, normalize, pairs, _tolerance(y_prob))
-    n_classes = 2 if probabilities.ndim == 1 else probabilities.shape[1]
-    names = class_names(classes, n_classes)
-    if scores.ndim == 1 and classes is None:
-        _reject_many(truth)
-    return Batch(probabilities, class_numbers(truth, n_classes, classes), weights, names)
+    names, labels = named_and_numbered(truth, scores, classes)
+    return Batch(probabilities, labels, weights, names)
 
 
 def _reject_several(truth: npt.NDArray[Any], scores: FloatArray) -> None:
@@ -193,20 +186,6 @@ def _reject_several(truth: npt.NDArray[Any], scores: FloatArray) -> None:
             f"`y_true` has several classes per row (first in row {int(np.argmax(several))}): use "
             "one call per column, each with `y_true[:, k]` and `y_prob[:, k]`."
         )
-
-
-def _reject_many(truth: npt.NDArray[Any]) -> None:
-    """Refuse labels of more than two classes beside the probability of one class."""
-    if truth.ndim != 1 or truth.dtype.kind not in "iuf" or not np.isfinite(truth).all():
-        return
-    if len(truth) and (truth.min() < 0 or truth.max() > 1):
-        n = len(np.unique(truth[truth >= 0]))  # below 0 lies padding
-        if n > 2:
-            raise ValueError(
-                "`y_prob` of shape (n,) is the probability of one class, but `y_true` has "
-                f"{n} different labels. Pass the probabilities of all classes, of shape (n, K); "
-                "or, for the probability of the predicted class, whether it was right as `y_true`."
-            )
 
 
 def as_probabilities(
@@ -291,11 +270,13 @@ def _check_weights(weights: FloatArray) -> None:
         )
 
 
-def _check_shares(weights: FloatArray) -> None:
+def _in_their_unit(weights: FloatArray) -> FloatArray:
+    """Weights divided by a power of two, whose sum is finite; each sample has others beside it."""
     heaviest = int(np.argmax(weights))
-    shares = in_units(weights, exponent_of(weights))  # their sum stays finite
+    (shares,) = in_own_unit(weights)
     found = f"; row {heaviest} outweighs them with {weights[heaviest]:.3g}"
     check_shares(int(np.count_nonzero(weights)), shares.sum(), shares[heaviest], found)
+    return shares
 
 
 def check_shares(n_positive: float, total: float, heaviest: float, found: str = "") -> None:

@@ -38,6 +38,19 @@ def in_units(sums: FloatArray, exponent: int, power: int = 1) -> FloatArray:
     return sums if exponent == 0 else np.ldexp(sums, -power * exponent)
 
 
+def in_own_unit(largest: FloatArray, *others: FloatArray) -> tuple[FloatArray, ...]:
+    """Weights in the unit of the largest of the first of them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> [weights.tolist() for weights in in_own_unit(np.array([1.0, 6.0]), np.array([2.0]))]
+    [[0.25, 1.5], [0.5]]
+    """
+    exponent = exponent_of(largest)
+    return tuple(in_units(weights, exponent) for weights in (largest, *others))
+
+
 MAGNITUDE = 256
 """Squares of numbers between 2^-256 and 1 are far from the end of the range of float64."""
 

@@ -17,13 +17,18 @@ class Gap:
 
     Attributes
     ----------
-    mean_prediction, frequency : means of f and of y
+    mean_prediction, frequency, value : means of f, of y and of f - y
+    standard_error : that of `value`, from the sample variance of f - y. The variance is at least
+        that of labels drawn from the predictions, f (1 - f): a few rows that are all right vary
+        too little to tell how often such rows are wrong.
     second : sums of w^2, w^2 f, w^2 y, w^2 f^2 and w^2 f y over the samples, over (sum w)^2
     n_samples : number of samples
     """
 
     mean_prediction: float
     frequency: float
+    value: float
+    standard_error: float
     second: FloatArray
     n_samples: int
 
@@ -32,25 +37,13 @@ class Gap:
         """The means of a one-dimensional problem of so many samples."""
         f, y, w = problem.predictions, problem.labels.astype(np.float64), problem.weights
         total, squares = float(w.sum()), w * problem.units
-        second = np.array([squares @ x for x in (np.ones_like(f), f, y, f**2, f * y)])
-        return cls(float(w @ f) / total, float(w @ y) / total, second / total**2, n_samples)
-
-    @property
-    def value(self) -> float:
-        """The weighted mean of f - y."""
-        return self.mean_prediction - self.frequency
-
-    @property
-    def standard_error(self) -> float:
-        """The standard error of the gap, from the sample variance of f - y.
-
-        The variance is at least that of labels drawn from the predictions, f (1 - f): a few rows
-        that are all right vary too little to tell how often such rows are wrong.
-        """
-        w2, f, y, ff, fy = self.second
-        m, n = self.value, self.n_samples
-        observed = (ff - 2 * fy + y - 2 * m * (f - y) + m**2 * w2) * n / max(n - 1, 1)
-        return float(np.sqrt(max(observed, f - ff, 0.0)))
+        second = np.array([squares @ x for x in (np.ones_like(f), f, y, f**2, f * y)]) / total**2
+        p, frequency = float(w @ f) / total, float(w @ y) / total
+        m, n = p - frequency, n_samples
+        w2, wf, wy, ff, fy = second
+        observed = (ff - 2 * fy + wy - 2 * m * (wf - wy) + m**2 * w2) * n / max(n - 1, 1)
+        error = float(np.sqrt(max(observed, wf - ff, 0.0)))
+        return cls(p, frequency, m, error, second, n)
 
     def frequency_interval(self, confidence: float) -> tuple[float, float]:
         """The interval of the mean that labels have, given the predictions.

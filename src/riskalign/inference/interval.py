@@ -45,6 +45,7 @@ from riskalign.inference.null import (
     systematic_rows,
 )
 from riskalign.methods.residuals import Debiased
+from riskalign.results import Interval
 
 
 @dataclass(frozen=True)
@@ -129,6 +130,32 @@ class Chance:
     def skewness(self) -> float:
         """Of the smoother's noise; at most that of one square."""
         return min(2 * self.noise**0.5 / self.removed, 8**0.5) if self.removed > 0 else 8**0.5
+
+
+def interval_of_mean(
+    model: Model, estimates: Sequence[Debiased], n_samples: float, confidence: float, seed: int
+) -> Interval:
+    """The interval of the summed mean divergences of a model's problems, per class of each too."""
+    values = [each.mean(each.terms) for each in estimates]
+    value, problems, weights = float(np.sum(values)), model.problems, model.sample.weights
+    if not model.notion.per_class:
+        chance = Chance.of(model, estimates, n_samples, seed)
+        ends = within_range(chance.interval(value, confidence), problems, weights)
+        return Interval(chance.standard_error(value), ends, confidence)
+    chance, own = Chance.of_all(model, estimates, n_samples, seed)
+    parts = list(zip(own, values, problems, strict=True))
+    return Interval(
+        chance.standard_error(value),
+        within_range(chance.interval(value, confidence), problems, weights),
+        confidence,
+        per_class_standard_error=np.array([each.standard_error(error) for each, error, _ in parts]),
+        per_class_interval=np.array(
+            [
+                within_range(each.interval(error, confidence), [problem], weights)
+                for each, error, problem in parts
+            ]
+        ),
+    )
 
 
 def doubts_of(estimates: Sequence[Debiased]) -> tuple[float, float]:

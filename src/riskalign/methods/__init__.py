@@ -25,7 +25,7 @@ __all__ = [
     "SimplexBins",
     "SmoothECE",
     "Spiegelhalter",
-    "check_scope",
+    "out_of_scope",
 ]
 
 EVERY: tuple[Method, ...] = (
@@ -43,12 +43,10 @@ EVERY: tuple[Method, ...] = (
 """One of each, to tell which methods serve a combination of notion and loss."""
 
 
-def check_scope(method: Method, notion: str, loss: ProperLoss) -> None:
-    """Refuse a combination that has no meaning, and say which have one."""
-    if method.scope.covers(notion, loss):
-        return
+def out_of_scope(method: Method, notion: str, loss: ProperLoss) -> ValueError:
+    """The error about a combination that has no meaning, which says what has one."""
     others = [type(other).__name__ for other in EVERY if other.scope.covers(notion, loss)]
-    raise ValueError(
+    return ValueError(
         f"`method={method!r}` has no meaning for notion={notion!r} with loss={loss.name!r}. It "
         f"takes {method.scope}. Methods for notion={notion!r} with loss={loss.name!r}: "
         f"{', '.join(others)}."

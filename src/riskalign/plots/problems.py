@@ -6,13 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from riskalign.data.notions import CLASSWISE, drawn_notion
+from riskalign.data.notions import CLASSWISE, drawn_notion, named_notion
 from riskalign.data.sample import Sample
 from riskalign.data.validation import as_sample
 from riskalign.equations.arrays import FloatArray, IntArray
 from riskalign.equations.losses import L2
 from riskalign.equations.problem import Problem
-from riskalign.options import named_notion
 
 TOGETHER = 100
 """Classes up to which the curve of one is that of the class-wise error; of more, its own."""

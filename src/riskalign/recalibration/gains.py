@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from riskalign.data.limits import announce_errors
+from riskalign.data.notions import notion_of
 from riskalign.data.sample import Sample
 from riskalign.data.validation import as_sample
 from riskalign.display.notebook import framed
@@ -16,8 +17,8 @@ from riskalign.equations.arrays import FloatArray, floored_log
 from riskalign.equations.losses import ProperLoss
 from riskalign.inference.null import one_per_row, systematic_rows
 from riskalign.methods import KernelSmoother
-from riskalign.options import notion_of
-from riskalign.pipeline import error_of, sketched_case
+from riskalign.options import sketched_case
+from riskalign.pipeline import error_of
 from riskalign.recalibration.calibrators import CALIBRATORS, cross_fitted
 from riskalign.recalibration.kernel import order_of_content
 

@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 
 from riskalign.data.case import Case
-from riskalign.data.notions import BINARY, NOTIONS, TOP_LABEL
+from riskalign.data.notions import BINARY, NOTIONS, TOP_LABEL, named_notion
 from riskalign.equations.evidence import ClassEvidence
 from riskalign.equations.problem import Problem
-from riskalign.options import named_notion
 from riskalign.pipeline import error_of
 from riskalign.progress import track
 from riskalign.recalibration.gains import gains_of_drawn

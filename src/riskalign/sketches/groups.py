@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from riskalign.data.arrow import Reading, Rows
-from riskalign.data.notions import BINARY
+from riskalign.data.notions import BINARY, notion_of
 from riskalign.data.sources import Batches
-from riskalign.options import notion_of
 from riskalign.sketches.sketch import CalibrationSketch
 
 MOST_GROUPS = 10_000

@@ -13,9 +13,8 @@ from riskalign.bandwidth.search import Bandwidth, Candidates, search_bandwidth
 from riskalign.data.case import Case
 from riskalign.data.counts import MOST_ROWS
 from riskalign.data.labels import listed
-from riskalign.data.notions import NOTIONS
-from riskalign.data.settings import Settings
-from riskalign.data.state import SketchState
+from riskalign.data.notions import NOTIONS, named_notion, notion_of
+from riskalign.data.state import Settings, SketchState
 from riskalign.data.validation import as_batch, check_shares, is_whole, one_of
 from riskalign.display import help, numbers, svg
 from riskalign.display.notebook import framed
@@ -28,11 +27,8 @@ from riskalign.methods import KernelSmoother
 from riskalign.methods.curve import ReliabilityCurve, curve_of, grid_points
 from riskalign.options import (
     check_draws,
-    check_seed,
     choose_method,
     loss_of,
-    named_notion,
-    notion_of,
     refuse_exact,
 )
 from riskalign.pipeline import check_rows, error_of
@@ -435,8 +431,7 @@ class CalibrationSketch:
         limits how many are, a random part; `n_samples` of the result says how many were. `notion`
         may be "top-label" for a class-wise or canonical sketch.
         """
-        check_draws(n_draws)
-        check_seed(seed)
+        check_draws(n_draws, seed)
         case = self.case("l2", notion)
         check_rows(case)
         return perform_test(case, n_draws, seed, progress, most_samples)
@@ -454,14 +449,4 @@ class CalibrationSketch:
         """
         if not self.n_samples:
             raise ValueError("The sketch is empty: it has no scores. Fill it with `update` first.")
-        top = self._state.top_atoms()
-        weights = top.totals / top.totals.sum()
-        log_loss, brier = self._state.losses()
-        mass, predicted, came = self._state.bins()
-        return {
-            "accuracy": float(weights @ top.labels),
-            "confidence": float(weights @ top.locations),
-            "log_loss": log_loss,
-            "brier": brier,
-            "ece": float(np.abs(predicted - came).sum() / mass.sum()),
-        }
+        return self._state.scores()
