@@ -126,24 +126,8 @@ def level(problem, weights, loss, start, form, single, steps):
     """
     points, labels = problem
     n, outcomes = len(points), range(len(points[0]))
-    theta, _ = plain.fit(points, labels, weights, start)
-    g = [plain.start_of(plain.features(f, start), theta) for f in points]
-    knots = knots_of(points, g, weights, form, single)
-    J = [features(f, knots, form, single) for f in points]
-    count, precision = len(J[0][0]), plain.prior_precision(weights)
-    theta = [0.0] * count
-    for _ in range(steps):
-        here = [tilted(g[i], J[i], theta) for i in range(n)]
-        total = [-precision * t for t in theta]
-        F = [[precision * (p == q) for q in range(count)] for p in range(count)]
-        for i in range(n):
-            own = plain.information_of(J[i], here[i])
-            score = plain.score_of(J[i], here[i], labels[i])
-            for p in range(count):
-                total[p] += weights[i] * score[p]
-                for q in range(count):
-                    F[p][q] += weights[i] * own[p][q]
-        theta = [a + b for a, b in zip(theta, plain.solve(F, total), strict=True)]
+    g, J, here, theta, F = newton(problem, weights, start, form, single, steps)
+    count, precision = len(theta), plain.prior_precision(weights)
     inverse = [plain.solve(F, [float(p == q) for q in range(count)]) for p in range(count)]
     free = effective_parameters(inverse, precision)
     terms, removed, added, R = [], [], [], []
@@ -166,6 +150,34 @@ def level(problem, weights, loss, start, form, single, steps):
         removed.append(out - refinement)
         added.append(refinement - within)
     return terms, removed, added, R, free
+
+
+def newton(problem, weights, start, form, single, steps):
+    """Some Newton steps to a start with curves: (g, J, where the last begins, theta, F).
+
+    g is the fitted start, theta where the steps lead, F the information of the last.
+    """
+    points, labels = problem
+    n = len(points)
+    theta, _ = plain.fit(points, labels, weights, start)
+    g = [plain.start_of(plain.features(f, start), theta) for f in points]
+    knots = knots_of(points, g, weights, form, single)
+    J = [features(f, knots, form, single) for f in points]
+    count, precision = len(J[0][0]), plain.prior_precision(weights)
+    theta = [0.0] * count
+    for _ in range(steps):
+        here = [tilted(g[i], J[i], theta) for i in range(n)]
+        total = [-precision * t for t in theta]
+        F = [[precision * (p == q) for q in range(count)] for p in range(count)]
+        for i in range(n):
+            own = plain.information_of(J[i], here[i])
+            score = plain.score_of(J[i], here[i], labels[i])
+            for p in range(count):
+                total[p] += weights[i] * score[p]
+                for q in range(count):
+                    F[p][q] += weights[i] * own[p][q]
+        theta = [a + b for a, b in zip(theta, plain.solve(F, total), strict=True)]
+    return g, J, here, theta, F
 
 
 def tilted(g, J, theta):

@@ -503,3 +503,8 @@ def test_small_curves_are_dotted_where_few_rows_lie():
     assert found._repr_html_().count('stroke-dasharray="0.1 4"') == found._repr_html_().count(
         "<polyline"
     )
+
+
+def test_a_class_that_is_never_predicted_nor_occurs_has_no_ratio():
+    found = ra.calibration_error([0] * 10, [0.0] * 10, confidence=0.95)
+    assert re.search(r"^  predicted / observed +- +no clear direction$", str(found), re.MULTILINE)

@@ -22,7 +22,6 @@ from riskalign.equations.problem import Problem
 from riskalign.equations.starts import STARTS, FittedStart
 from riskalign.methods import KernelSmoother
 from riskalign.methods.curve import ReliabilityCurve, curve_by, curve_of_problem, grid_points
-from riskalign.methods.kernel import norm_sides
 from riskalign.methods.method import Method, Outcome
 from riskalign.methods.residuals import Debiased
 from riskalign.results import CONFIDENCE, CalibrationResult, Interval, Side
@@ -99,10 +98,9 @@ def sides_of(case: Case, method: Method, outcome: Outcome) -> dict[str, Side]:
 
     Of a whole vector, whose entries add up to 1, both are half of it.
     """
-    if method.norm != "l1" or outcome.residuals is None or case.notion.joint:
+    if method.norm != "l1" or outcome.norms is None or case.notion.joint:
         return {}
-    parts = np.sum([norm_sides(each, method.norm) for each in outcome.residuals], axis=0)
-    high, low = parts.tolist()
+    high, low = np.sum([each.value for each in outcome.norms], axis=0).tolist()
     return {"too_high": Side(high), "too_low": Side(low)}
 
 

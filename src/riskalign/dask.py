@@ -9,6 +9,7 @@ import numpy as np
 
 from riskalign.data.arrow import Reading
 from riskalign.data.files.parquet import import_pyarrow
+from riskalign.data.sources import of_pandas
 from riskalign.sketches.groups import Groups, merged_bytes, sketches_of
 
 FAN_IN = 8
@@ -128,7 +129,7 @@ def _sketched(
     place = f"partition {number}"
     if len(part) == 1:
         frame = part[0].set_axis([str(name) for name in part[0].columns], axis=1)
-        table = pyarrow.Table.from_pandas(frame, preserve_index=False)
+        table = of_pandas(frame)
     else:
         lengths = {len(array) for array in part}
         if len(lengths) > 1:

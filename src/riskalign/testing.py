@@ -123,7 +123,7 @@ def compare(
     if any(isinstance(given, CalibrationSketch) for given in (y_true, prob_a, prob_b)):
         raise TypeError(
             "`prob_a` and `prob_b` must be predictions for the same samples: a sketch does not "
-            "know which rows belong together, so that it has no part in a paired comparison. Use "
+            "know which rows belong together, so it cannot be compared in pairs. Use "
             "sketch_a.compare(sketch_b), which is unpaired."
         )
     method = KernelSmoother(kernel=kernel, estimator=DEBIASED, start=start)

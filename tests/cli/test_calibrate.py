@@ -326,6 +326,23 @@ class TestWithoutLabels:
         assert "labels" in capsys.readouterr().err
 
 
+def test_the_advice_about_a_log_can_be_followed(tmp_path, capsys, monkeypatch):
+    generator = np.random.default_rng(0)
+    lines = []
+    for _ in range(400):
+        logits = generator.normal(0, 3, 4)
+        truth = np.exp(0.4 * logits) / np.exp(0.4 * logits).sum()
+        resps = [[float(value), False] for value in logits]
+        lines.append({"target": int(generator.choice(4, p=truth)), "filtered_resps": resps})
+    monkeypatch.chdir(tmp_path)
+    Path("samples.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n")
+    assert main(["report", "samples.jsonl", "--draws", "0"]) == 0
+    _, _, command = capsys.readouterr().out.replace("\\\n", "").partition("$ riskalign ")
+    assert main(shlex.split(command.splitlines()[0])) == 0
+    assert "log loss" in capsys.readouterr().out
+    assert Path("samples-calibrator.json").is_file()
+
+
 def test_nothing_is_written_into_the_log_of_another_tool(tmp_path, capsys):
     path = tmp_path / "samples.jsonl"
     lines = [{"target": i % 2, "filtered_resps": [[-1.0, False], [-2.0, False]]} for i in range(40)]

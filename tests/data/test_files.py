@@ -381,6 +381,7 @@ class TestErrors:
         for label in (10**30, 10**400, -(10**30)):
             path = write(tmp_path / "a.jsonl", f'{{"y": {label}, "p": 0.5}}')
             assert "is not one of 0 to 1" in message(path)
+            assert len(message(path)) < 200 + len(str(path))
 
     def test_no_file(self, tmp_path):
         assert "no such file" in message(tmp_path / "nothing.csv")

@@ -25,7 +25,8 @@ from riskalign.recalibration.smoothed import Joint
 from riskalign.smoothing import Tuning
 
 ODD = (b"\x00", b"\xff", b"-1", b"1e999", b"nan", b'"', b"\n", b"[", b"{", b"\xed\xa0\x80", b",")
-KINDS = ("sketch", "sealed", "csv", "jsonl", "npy", "npz", "parquet", "calibrator", "archive")
+FILES = ("csv", "jsonl", "npy", "npz", "parquet")
+KINDS = ("sketch", "sealed", *FILES, "calibrator", "archive", "history")
 
 
 def check(kind, number, folder):
@@ -39,6 +40,8 @@ def check(kind, number, folder):
     try:
         if kind in ("sketch", "sealed"):
             read_sketch(content if kind == "sketch" else sealed(content))
+        elif kind == "history":
+            read_history(content, folder / "some.parquet")
         elif kind in ("calibrator", "archive"):
             read_calibrator(content, folder / f"some.{'npz' if kind == 'archive' else 'json'}")
         else:
@@ -55,6 +58,12 @@ def read_sketch(content):
     assert ra.CalibrationSketch.from_bytes(found.to_bytes()).to_bytes() == found.to_bytes()
     result = found.calibration_error(estimator="plugin", bandwidth=0.1)
     assert np.isfinite(result.value)
+
+
+def read_history(content, path):
+    path.write_bytes(content)
+    found = ra.CalibrationHistory.load(path)
+    assert all(found[period].n_samples == 12 for period in found)
 
 
 def read_calibrator(content, path):
@@ -126,6 +135,10 @@ def valid(kind):
             for limit in (None, 5)
             for own in (None, weights)
         ]
+    if kind == "history":
+        blobs = [ra.CalibrationSketch("top-label", 3).update(y, f).to_bytes()] * 3
+        periods = pa.table({"period": ["2026-01-01", "b", "c"], "sketch": blobs})
+        return [_parquet(periods, kind) for kind in ("NONE", "ZSTD")]
     if kind in ("calibrator", "archive"):
         ending = ".json" if kind == "calibrator" else ".npz"
         again, labels = np.tile(f, (20, 1)), np.tile(y, 20)

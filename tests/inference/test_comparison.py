@@ -1,5 +1,7 @@
 """Comparisons of two models: seeded, with stated error rates."""
 
+import re
+
 import numpy as np
 import pytest
 from experiments.comparing import pair_of
@@ -150,6 +152,12 @@ def test_class_wise_comparisons_show_the_typical_gap_of_a_class():
 )
 def test_typical_gaps_beside_errors(options, note):
     assert shown(**options).rows[0].note == note
+
+
+def test_the_columns_have_names():
+    found = shown(confidence=0.9)
+    assert re.search(r"^ +error  90% CI$", str(found), re.MULTILINE)
+    assert "<td>error</td><td>90% CI</td>" in found._repr_html_()
 
 
 def sketch_of(y, p):

@@ -9,14 +9,24 @@ import riskalign as ra
 from riskalign.bandwidth.tuning import WeightedTunings
 from riskalign.data.notions import NOTIONS
 from riskalign.data.validation import as_sample
+from riskalign.equations.curves import CurveForm, Knots
 from riskalign.equations.kernels import DIRICHLET
 from riskalign.equations.losses import L2
-from riskalign.equations.norms import norms_of
+from riskalign.equations.norms import direction, norms_of, variance_of_curve
+from riskalign.equations.problem import Problem
 from riskalign.equations.starts import STARTS
-from riskalign.inference.norms import NormChance, bound_of_norm, norm_chances, of_root
+from riskalign.inference.norms import (
+    NormChance,
+    bound_of_norm,
+    norm_chances,
+    of_root,
+    with_curves,
+)
 from riskalign.inference.null import Model, drawn_labels
-from riskalign.methods.kernel import norm_sides
-from riskalign.methods.residuals import debiased
+from riskalign.methods.finer import STEPS
+from riskalign.methods.level import newton_steps
+from riskalign.methods.norms import norm_sides
+from riskalign.methods.residuals import Mixture, debiased
 from riskalign.results import Interval
 from riskalign.smoothing import Tuning
 
@@ -55,6 +65,73 @@ def test_with_f_itself_as_the_start_worlds_are_the_estimate_of_drawn_labels(noti
             for chance, each in zip(vars(chances).values(), values, strict=True):
                 assert chance.error == pytest.approx(np.std(each, ddof=1), rel=1e-9)
                 assert chance.bias == pytest.approx(each.mean(), rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("notion", ["top-label", "classwise", "canonical"])
+def test_worlds_have_the_curves_of_the_estimate(notion):
+    """By their share: each label set is estimated by a Newton step from the truth."""
+    model = model_of(120, notion, "identity")
+    form = CurveForm(4, per_class=True)
+    problems = model.problems
+    knots = [Knots.of(each, Problem.free(each.predictions), form) for each in problems]
+    mixed = replace(model, mixtures=[Mixture().with_level(each, 0.4) for each in knots])
+    alone = replace(model, mixtures=[Mixture().with_level(each, 1.0) for each in knots])
+    rows, _, labels = drawn_labels([model], 3)
+    sample = model.sample.take(rows)
+    for norm in ("l1", "euclidean") if notion == "canonical" else ("l1",):
+        by_kernels, by_curves, by_both = (
+            norm_chances(each, norm, 120, 3)[0].whole.bias for each in (model, alone, mixed)
+        )
+        assert by_both == pytest.approx(0.6 * by_kernels + 0.4 * by_curves, rel=1e-9)
+        total = 0.0
+        for b in range(labels.shape[1]):
+            drawn = model.notion.problems(replace(sample, labels=labels[:, b]), L2)
+            for problem, own in zip(drawn, knots, strict=True):
+                f = Problem.free(problem.predictions)
+                ((step, scores),) = newton_steps(problem, f, own, 1)
+                residuals = problem.columns() - f
+                R = step.without_own(scores, residuals, problem.units)
+                u = direction(norm, R - f, variance_of_curve(step, 1.0))
+                total += float(np.mean(np.sum(u * residuals, axis=1)))
+        assert by_curves == pytest.approx(total / labels.shape[1], rel=1e-9)
+
+
+@pytest.mark.parametrize("share", [0.4, 1.0])
+@pytest.mark.parametrize("notion", ["binary", "top-label", "classwise", "canonical"])
+def test_labels_are_drawn_from_the_curves_where_these_have_a_share(notion, share):
+    """The world's truth is that of each problem's mixture, and of the start for the others."""
+    model = model_of(300, notion, "logistic", n_classes=2 if notion == "binary" else 4)
+    tunings = [TUNING] * len(model.problems)
+    estimates = debiased(model.problems, DIRICHLET, "exact", STARTS["logistic"], tunings)
+    form = CurveForm(6, per_class=True)
+    knots = [
+        Knots.of(each.problem, Problem.free(each.problem.predictions), form) for each in estimates
+    ]
+    levels = [Mixture().with_level(own, share) for own in knots]
+    pairs = zip(estimates, levels, strict=True)
+    mixed = [replace(each, mixture=mixture) for each, mixture in pairs]
+    rows = np.arange(20, 300)
+    f, start = model.sample.probabilities[rows], model.truth(rows)
+    found = with_curves(model, rows, start, mixed)
+    np.testing.assert_allclose(found.sum(axis=1), 1.0)
+    columns = []
+    for k, each in enumerate(mixed):
+        points = each.problem.predictions[rows]
+        g = Problem.free(model.notion.truth(start, f, k))
+        problem, fit = each.started.problem, each.started.fit
+        curve = fit.at(points)
+        for step, total in newton_steps(problem, fit.at(problem.predictions), knots[k], STEPS):
+            curve = step.at(points, curve, total)
+        columns.append((1 - share) * g + share * curve)
+    wanted = np.concatenate(columns, axis=1)
+    if notion == "classwise":
+        wanted /= wanted.sum(axis=1, keepdims=True)
+    got = [Problem.free(model.notion.truth(found, f, k)) for k in range(len(mixed))]
+    np.testing.assert_allclose(np.concatenate(got, axis=1), wanted, rtol=1e-9)
+    if notion == "top-label":  # the others keep their proportions
+        others = np.argsort(f, axis=1)[:, :2]
+        ratio = [np.divide(*np.take_along_axis(R, others, axis=1).T) for R in (found, start)]
+        np.testing.assert_allclose(*ratio)
 
 
 @pytest.mark.parametrize("notion", ["binary", "canonical"])

@@ -19,6 +19,7 @@ from riskalign.equations.losses import LOSSES
 from riskalign.equations.problem import Problem
 from riskalign.equations.starts import STARTS, FittedStart
 from riskalign.methods import finer as module
+from riskalign.methods import level
 from riskalign.methods.finer import STEPS, LevelEstimate, finer, levels, normal_score
 from riskalign.methods.residuals import debiased
 from riskalign.smoothing import Tuning, condensed
@@ -94,7 +95,7 @@ def test_blocks_of_rows_make_the_same_level(form, monkeypatch):
     case = CASES["four classes, weights"]
     (problem,) = problems_of(case, "canonical", "kl")
     whole = level_of(problem, CurveForm(*form))
-    monkeypatch.setattr(module, "BLOCK", 7)
+    monkeypatch.setattr(level, "BLOCK", 7)
     blocks = level_of(problem, CurveForm(*form))
     for name in ("R", "left_out", "refinement", "within", "parameters"):
         np.testing.assert_allclose(getattr(blocks, name), getattr(whole, name), **CLOSE)

@@ -6,13 +6,36 @@ from itertools import product
 
 import numpy as np
 import oracle
+import oracle_finer
 import oracle_norms
 import pytest
 from cases import HARD, Case, ordinary
 
 import riskalign as ra
+from riskalign.data.notions import NOTIONS
+from riskalign.data.validation import as_sample
+from riskalign.equations import curves
+from riskalign.equations.curves import CurveForm, Knots
+from riskalign.equations.kernels import DIRICHLET
+from riskalign.equations.losses import L2
+from riskalign.equations.norms import direction, variance_of_curve
+from riskalign.equations.problem import Problem
+from riskalign.equations.starts import STARTS, FittedStart
+from riskalign.methods.finer import STEPS
+from riskalign.methods.level import newton_steps
+from riskalign.methods.norms import doubts_of, norm_estimates, norm_sides, sides_of_level
+from riskalign.methods.residuals import Mixture, Started, debiased
+from riskalign.smoothing import Tuning
 
-STARTS = ("identity", "temperature", "logistic")
+CLOSE = {"rtol": 1e-8, "atol": 1e-11}
+FORMS = [(0, False, False), (4, False, False), (3, True, False), (3, True, True)]
+CURVED = {
+    "two classes": ordinary(30, 2, seed=3),
+    "four classes, weights": replace(ordinary(26, 4, seed=5), weights=np.linspace(0.2, 2, 26)),
+    "ties": replace(
+        ordinary(24, 3, seed=6), f=np.repeat(np.vstack([np.eye(3), ordinary(5, 3, seed=7).f]), 3, 0)
+    ),
+}
 CASES = {
     "two classes": ordinary(12, 2, seed=5),
     "three classes": ordinary(14, 3, seed=6),
@@ -32,7 +55,7 @@ def error(case, notion, norm, **options):
     )
 
 
-@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize("start", sorted(STARTS))
 @pytest.mark.parametrize("name", CASES)
 def test_norms_are_those_of_plain_loops(name, start):
     case = CASES[name]
@@ -55,6 +78,116 @@ def test_norms_are_those_of_plain_loops(name, start):
             np.testing.assert_allclose(both, np.sum(parts, axis=0), **close)
             if notion == "classwise":
                 np.testing.assert_allclose(got.per_class, np.sum(parts, axis=1), **close)
+
+
+@pytest.mark.parametrize("n_steps", [1, STEPS])
+@pytest.mark.parametrize("name", ["two classes", "four classes, weights", "ties"])
+def test_norms_of_finer_curves_are_those_of_plain_loops(name, n_steps, monkeypatch):
+    """R without each row's own sample, its variance, and the terms of both sides."""
+    for module in (curves, oracle_finer):
+        for limit in ("OUTCOMES", "OUTCOMES_EVERY"):
+            monkeypatch.setattr(module, limit, 2)
+    case = CURVED[name]
+    _, f, weights = case.plain
+    sample = as_sample(case.y, case.f, sample_weight=case.weights)
+    for notion, form in product(case.notions(), FORMS):
+        single = notion != "canonical"
+        if (single and not form[1]) or (notion == "canonical" and case.n_classes == 2):
+            continue
+        pairs = zip(
+            NOTIONS[notion].problems(sample, L2), oracle.problems(notion, f, case.plain[0]),
+            strict=True,
+        )  # fmt: skip
+        for problem, plain in pairs:
+            start = FittedStart.of(problem, STARTS["logistic"])
+            g = start.at(problem.predictions)
+            knots = Knots.of(problem, g, CurveForm(*form))
+            steps = newton_steps(problem, g, knots, n_steps)
+            step, total = steps[-1]
+            R = step.without_own(total, problem.columns() - step.g, problem.units)
+            v = variance_of_curve(steps[0][0], problem.unit)
+            known = plain, weights, "logistic", form, single
+            counted = slice(1, 2) if single else slice(None)
+            own = np.array(oracle_norms.curve_without_own(*known, n_steps))[:, counted]
+            np.testing.assert_allclose(R, own, **CLOSE)
+            own = np.array(oracle_norms.curve_variances(*known))[:, counted]
+            np.testing.assert_allclose(v, own, **CLOSE)
+            if n_steps == STEPS:
+                each = replace(known_estimate(problem), started=Started(problem, start, g))
+                for norm in ("l1",) if single else ("l1", "euclidean"):
+                    got = sides_of_level(each, knots, norm)
+                    own = oracle_norms.curve_sides(norm, *known, n_steps)
+                    np.testing.assert_allclose(got, own, **CLOSE)
+
+
+def known_estimate(problem):
+    """An estimate of a problem, whichever."""
+    (each,) = debiased([problem], DIRICHLET, "exact", STARTS["identity"], [Tuning(0.05)])
+    return each
+
+
+def test_norms_are_mixed_by_the_shares_of_the_curves():
+    """Of the estimate and of both ends of an interval, whose doubts are those of the sum."""
+    data = ra.datasets.wavy(300, 3, seed=0)
+    problems = NOTIONS["classwise"].problems(as_sample(data.y_true, data.y_prob), L2)
+    kernels = debiased(problems, DIRICHLET, "exact", STARTS["logistic"], [Tuning(0.05)] * 3)
+    mixed, levels = [], []
+    for each in kernels:
+        f = Problem.free(each.problem.predictions)
+        coarse, fine = (Knots.of(each.problem, f, CurveForm(m, True)) for m in (4, 8))
+        mixture, sure, feared = (
+            Mixture().with_level(coarse, first).with_level(fine, second)
+            for first, second in ((0.5, 0.2), (0.3, 0.0), (1.0, 0.6))
+        )
+        mixed.append(replace(each, mixture=mixture, ends=(sure, feared)))
+        levels.append([sides_of_level(each, knots, "l1") for knots in (coarse, fine)])
+    (same, *_) = norm_estimates(kernels, kernels, "l1")
+    np.testing.assert_array_equal(same.value, norm_sides(kernels[0], "l1"))
+    np.testing.assert_array_equal(same.sure, same.feared)
+    found = norm_estimates(kernels, mixed, "l1")
+    total = np.zeros((3, 2))
+    for each, one, (first, second) in zip(found, kernels, levels, strict=True):
+        own = norm_sides(one, "l1")
+        value = 0.8 * (0.5 * own + 0.5 * first) + 0.2 * second
+        sure, feared = 0.7 * own + 0.3 * first, 0.4 * first + 0.6 * second
+        np.testing.assert_allclose([each.value, each.sure, each.feared], [value, sure, feared])
+        total += [value, sure, feared]
+    value, sure, feared = np.column_stack([total, total.sum(axis=1)])
+    moves = np.maximum([value - sure, feared - value], 0.0).T
+    assert moves.max() > 1e-3
+    np.testing.assert_allclose(doubts_of(found), moves)
+
+
+@pytest.mark.parametrize("n_steps", [1, STEPS])
+def test_a_curve_adds_nothing_to_the_norm_of_a_calibrated_model(n_steps):
+    """At 60 distinct predictions of 8 samples each, whose leverage is a ninth."""
+    p = np.repeat(np.linspace(0.3, 0.7, 60), 8)
+    f, rng, found, errors = p[:, None], np.random.default_rng(4), [], []
+    knots = Knots(CurveForm(24, per_class=True, every=True), [np.unique(p)])
+    for _ in range(300):
+        problem = Problem("p", p, (rng.random(len(p)) < p) * 1, np.ones(len(p)), L2.binary)
+        steps = newton_steps(problem, f, knots, n_steps)
+        step, total = steps[-1]
+        R = step.without_own(total, problem.columns() - step.g, problem.units)
+        v = variance_of_curve(steps[0][0], problem.unit)
+        u = direction("l1", R - f, v)
+        found.append(np.mean(u * (problem.columns() - f)))
+        errors.append(np.mean((R - f) ** 2) / np.mean(v))
+    # The R of the squared error, that leaves a part of each label in the second step, adds 0.017.
+    assert abs(np.mean(found)) < 0.006
+    assert np.mean(errors) == pytest.approx(1.0, abs=0.25)
+
+
+@pytest.mark.parametrize(("norm", "n_classes"), [("l1", 4), ("euclidean", 10)])
+def test_waves_that_kernels_on_a_simplex_miss_are_in_the_norm(norm, n_classes):
+    data = ra.datasets.wavy(1500, n_classes, seed=5)
+    truth = data.truth("canonical", norm=norm)
+    options = {"notion": "canonical", "norm": norm, "progress": False}
+    found = ra.calibration_error(data.y_true, data.y_prob, confidence=0.95, **options)
+    assert found.value == pytest.approx(truth, rel=0.25)
+    assert found.interval[0] < truth < found.interval[1]
+    kernels = ra.calibration_error(data.y_true, data.y_prob, start="identity", **options)
+    assert kernels.value < 0.5 * truth
 
 
 @pytest.mark.parametrize("notion", ["binary", "canonical"])

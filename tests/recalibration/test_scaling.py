@@ -8,9 +8,18 @@ from scipy.special import logsumexp, softmax
 import riskalign as ra
 from riskalign.data.sample import Sample
 from riskalign.data.validation import as_sample
-from riskalign.recalibration.forms import FEATURES, MATRIX, PLATT, TEMPERATURE, VECTOR
-from riskalign.recalibration.newton import WEAK
-from riskalign.recalibration.scaling import Scaling
+from riskalign.recalibration.forms import (
+    FEATURES,
+    MATRIX,
+    PLATT,
+    TEMPERATURE,
+    VECTOR,
+    Features,
+    blocks_of,
+)
+from riskalign.recalibration.leverages import Leverages
+from riskalign.recalibration.newton import WEAK, Newton
+from riskalign.recalibration.scaling import Fit, Scaling
 
 FORMS = [TEMPERATURE, PLATT, VECTOR, MATRIX]
 
@@ -66,16 +75,18 @@ def test_weights_minimise_the_penalised_loss(form):
     assert loss(fit.theta) < found.fun + 0.02  # in nats of all 200 rows
 
 
-def test_information_by_finite_differences():
-    data = ra.datasets.class_bias(80, 3, seed=2)
-    sample = as_sample(data.y_true, data.y_prob)
-    from riskalign.recalibration.forms import Features, blocks_of
-    from riskalign.recalibration.newton import Newton
+def features_of(form, f):
+    return Features.of(form, f, np.log(f).mean(axis=0))
 
-    centre = np.log(data.y_prob).mean(axis=0)
-    features = Features.of(MATRIX, data.y_prob, centre)
-    newton = Newton(features, sample.labels, np.ones(80), blocks_of(MATRIX, 3))
-    theta = np.random.default_rng(0).normal(size=len(newton._blocks)) / 5
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+def test_information_by_finite_differences(form, monkeypatch):
+    monkeypatch.setattr("riskalign.recalibration.newton.CHUNK", 100)  # several parts
+    data = ra.datasets.class_bias(80, 3, seed=2)
+    features = features_of(form, data.y_prob)
+    weights = np.random.default_rng(1).uniform(0.5, 2.0, 80)
+    newton = Newton(features, data.y_true, weights, blocks_of(form, 3))
+    theta = np.random.default_rng(0).normal(size=len(newton.precision())) / 5
     precision = newton.precision()
     gradient, information = newton.derivatives(theta, precision)
     for j in range(len(theta)):
@@ -84,6 +95,36 @@ def test_information_by_finite_differences():
         assert gradient[j] == pytest.approx(-(up - down) / 2e-5, abs=1e-4)
         up, down = (newton.derivatives(theta + sign * step, precision)[0] for sign in (1, -1))
         np.testing.assert_allclose(information[j], -(up - down) / 2e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+def test_leverages_by_the_jacobian(form):
+    data = ra.datasets.class_bias(7, 4, seed=4)
+    features = features_of(form, data.y_prob)
+    p = len(blocks_of(form, 4))
+    root = np.random.default_rng(3).normal(size=(p, p))
+    V = root @ root.T
+    J = np.stack([features.logits(row) for row in np.eye(p)], axis=-1)  # (K, n, p)
+    expected = np.einsum("knp,pq,lnq->kln", J, V, J)
+    np.testing.assert_allclose(Leverages(V, features)(features), expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.name)
+def test_left_out_logits_are_those_of_one_newton_step(form):
+    data = ra.datasets.class_bias(60, 3, seed=5)
+    fit = Fit.of(as_sample(data.y_true, data.y_prob), form)
+    features = features_of(form, data.y_prob)
+    p = len(fit.scaling.theta)
+    J = np.stack([features.logits(row) for row in np.eye(p)], axis=-1)
+    left = fit.left_out_logits()
+    for i in (0, 31, 59):
+        eta = features.logits(fit.scaling.theta)[:, i]
+        g = softmax(eta)
+        V = np.diag(g) - np.outer(g, g)
+        rest = fit.information - J[:, i].T @ V @ J[:, i]
+        score = J[:, i].T @ (np.eye(3)[data.y_true[i]] - g)
+        moved = eta - J[:, i] @ np.linalg.solve(rest, score)
+        np.testing.assert_allclose(left[i], moved, atol=1e-4)  # what has vanished has a precision
 
 
 def test_the_temperature_of_the_family():

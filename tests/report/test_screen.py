@@ -94,7 +94,7 @@ class TestWords:
         row = found.result.gap_row()
         assert (row.value, row.interval) == ("0 pts", "0 to 21.8 pts")
         details = [line for line in text_of(found, verbose=True).splitlines() if "0.142200" in line]
-        assert re.search(r"class-wise: calibration error +0\.000000  0\.000000 to", details[0])
+        assert re.search(r"^    calibration error +0\.000000  0\.000000 to", details[0])
         assert "-0.0166" not in text_of(found, verbose=True)
         shown = to_html(found).partition('<script type="application/json"')[0]
         assert "0.000000" in shown
@@ -401,6 +401,8 @@ class TestAdvice:
         assert "What to do" in text
         assert "$ riskalign calibrate 'dir/a b.csv' -o 'dir/a b-calibrated.csv'" in text
         assert " \\\n      --method temperature --label truth\n" in text
+        stored = text_of(screen, source=("log.jsonl", "--save", "c.json"))  # no file is rewritten
+        assert "$ riskalign calibrate log.jsonl --method temperature --save c.json" in stored
         assert "falls from" in screen.advice.sentence
         assert screen.advice.sentence.startswith("Recalibrate with temperature scaling (")
         kernel = replace(gain("kernel", 0.9, 0.0), description="kernel calibrator (smooth)")
@@ -794,5 +796,8 @@ class TestImpossibleRows:
         f[0] = np.roll(np.eye(3)[data.y_true[0]], 1)
         text = self.said(data.y_true, f)
         assert "had the predicted probability 0 in 1 row." in text
+        found = summarize([1, 0] * 20, [1.0, 0.7] * 19 + [0.7, 1.0], top_label=True)
+        said = " ".join(tell(found).sentences)
+        assert "The model was 100% sure and wrong, or 0% sure and right, in 1 row. The" in said
         assert "slope" not in text
         assert "predicted probability 0" not in self.said(data.y_true, data.y_prob)

@@ -2,6 +2,7 @@
 
 import datetime
 import tracemalloc
+from decimal import Decimal
 
 import duckdb
 import numpy as np
@@ -131,6 +132,10 @@ class TestSources:
         table = {"y": [0, 1, 1], "p": [0.1, 0.5, 0.9], "on": [day, None, day]}
         found = ra.sketch_batches(table, by="on")
         assert {key: sketch.n_samples for key, sketch in found.items()} == {day: 2, None: 1}
+
+    def test_decimals_are_in_order(self):
+        table = {"y": [0, 1], "p": [0.1, 0.5], "on": [Decimal("10.5"), Decimal("2.5")]}
+        assert list(ra.sketch_batches(table, by="on")) == [Decimal("2.5"), Decimal("10.5")]
 
     def test_run_end_encoding(self):
         columns = {"y": [0, 0, 1, 1], "p": [0.1, 0.1, 0.9, 0.9], "day": ["a", "a", "a", "b"]}
@@ -330,6 +335,25 @@ class TestFaults:
         with pytest.raises(TypeError, match=r"`source` must be Parquet .*update"):
             ra.sketch_batches(source)
 
+    @pytest.mark.parametrize("length", [0, 1])
+    def test_lists_of_less_than_two(self, length):
+        column = pa.array([[0.5] * length] * 2, pa.list_(pa.float64()))
+        with pytest.raises(ValueError, match=f"column 'p', row 0: found a list of {length}; the"):
+            ra.sketch_batches(pa.table({"y": [0, 1], "p": column}))
+
+    def test_columns_that_arrow_cannot_read(self):
+        frame = pd.DataFrame({"y": [0, 1], "p": [0.1, 0.2], "notes": ["a", 1]})
+        with pytest.raises(ValueError, match=r"Arrow cannot read .*column notes with"):
+            ra.sketch_batches(frame)
+        assert ra.sketch_batches(frame.drop(columns="notes")).n_samples == 2
+
+    @pytest.mark.parametrize("option", ["label", "by"])
+    def test_columns_of_lists(self, option):
+        columns = {"label": "y", "probs": "p", option: "lists"}
+        table = pa.table({"y": [0, 1], "p": [0.1, 0.2], "lists": [[1], [2]]})
+        with pytest.raises(ValueError, match=f"source, column 'lists' of `{option}` holds list<"):
+            ra.sketch_batches(table, **columns)
+
     def test_too_many_groups(self, monkeypatch):
         monkeypatch.setattr("riskalign.sketches.groups.MOST_GROUPS", 3)
         table = {"y": [0] * 5, "p": [0.5] * 5, "id": [1, 2, 3, 4, 5]}
@@ -352,3 +376,16 @@ def test_options_that_batches_do_not_have_are_refused_before_they_are_read(optio
 
     with pytest.raises(TypeError, match=words):
         ra.calibration_error_of_batches(batches(), **options)
+
+
+@pytest.mark.parametrize(
+    ("batch", "found"),
+    [
+        (3, "found int"),
+        (([0, 1],), "found a tuple of 1"),
+        (([0, 1], [0.1, 0.2], None, [0, 1]), "found a tuple of 4"),
+    ],
+)
+def test_what_is_no_batch(batch, found):
+    with pytest.raises(TypeError, match=f"`batches` must yield .*{found}"):
+        ra.calibration_error_of_batches([batch])

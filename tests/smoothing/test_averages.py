@@ -214,13 +214,35 @@ def test_slowly_varying_columns_are_averaged_over_some_centres(tau, weighted, mo
     values = values_of(problem)
     exact, single = (DenseSmoother([problem], DIRICHLET, single=one) for one in (False, True))
     whole, s = exact.with_squares({0: values}, tuning)[0]
-    np.testing.assert_array_equal(exact.with_squares({0: values}, tuning, slow=6)[0][0], whole)
-    found, squares = single.with_squares({0: values}, tuning, slow=6)[0]
+    ((_, unchanged),) = exact.each_with_squares({0: values}, [tuning], slow=6)
+    np.testing.assert_array_equal(unchanged[0][0], whole)
+    ((_, shortened),) = single.each_with_squares({0: values}, [tuning], slow=6)
+    found, squares = shortened[0]
     w = plain_weights(problem, "dirichlet", tuning)
     some = w[:, ::3] * (w.sum(axis=1) / w[:, ::3].sum(axis=1))[:, None]
     np.testing.assert_allclose(found[:, :3], whole[:, :3], rtol=0, atol=2e-6)
     np.testing.assert_allclose(squares, s, rtol=0, atol=2e-6)
     np.testing.assert_allclose(found[:, 3:], some @ values[::3, 3:], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("single", [False, True])
+@pytest.mark.parametrize("kernel", CANDIDATES)
+@pytest.mark.parametrize("sharpness", [0.3, 2, 20])
+def test_several_tunings_have_the_squares_of_each(kernel, sharpness, single):
+    """Bandwidths share a product where no weight, and no square of one, can vanish."""
+    problem = simplex_problem(ordinary(300, 4, seed=7, sharpness=sharpness))
+    smoother, exact = (DenseSmoother([problem], KERNELS[kernel], single=s) for s in (single, False))
+    low = 1e-3 if kernel == "dirichlet" else 0.005
+    tunings = [Tuning(low * 2**power, tau) for power in range(10) for tau in FLATTENINGS]
+    values, found = {0: values_of(problem)}, {}
+    for tuning, each in smoother.each_with_squares(values, tunings):
+        found[tuning] = each[0]
+    assert set(found) == set(tunings)
+    close = 1e-5 if single else 1e-10
+    for tuning in tunings:
+        mean, s = exact.with_squares(values, tuning)[0]
+        np.testing.assert_allclose(found[tuning][0], mean, rtol=0, atol=close)
+        np.testing.assert_allclose(found[tuning][1], s, rtol=0, atol=2 * close)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

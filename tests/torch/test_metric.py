@@ -54,6 +54,17 @@ def test_its_state_is_that_of_a_sketch_to_the_bit(notion, n_classes, dtype):
         assert metric.sketch().scores == expected.scores
 
 
+@pytest.mark.parametrize("limit", [0, 50])
+@pytest.mark.parametrize("notion", NOTIONS)
+def test_probabilities_above_one_by_rounding(notion, limit):
+    p, y = torch.tensor([1.0005, 0.3, 0.9]), torch.tensor([1, 0, 1])
+    if notion != "binary":
+        p = torch.stack([(1 - p).clamp(min=0), p], 1)
+    metric = CalibrationError(notion, np.int64(2), exact_limit=limit)
+    metric.update(p, y)
+    assert metric.sketch().to_bytes() == sketch_of(notion, 2, p, y, exact_limit=limit).to_bytes()
+
+
 @pytest.mark.parametrize("bits", [4, 8, 16])
 def test_cells_are_those_of_the_numpy_core(bits):
     ends = np.array([0, 5e-324, 1e-310, 2**-31, 2**-30, 1e-9, 0.5, 1 - 2**-24, 1], dtype=np.float64)

@@ -30,6 +30,8 @@ OPTIONS = {
     "size": "--window",
     "alpha": "--alpha",
     "tolerance": "--tolerance",
+    "label": "--label",
+    "probs": "--probs",
     "y_prob": "predictions",
     "y_true": "labels",
     "prob_a": "the first predictions",

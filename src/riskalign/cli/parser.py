@@ -235,7 +235,7 @@ def _add_compare(commands: Commands) -> None:
 
 
 def _add_plot(commands: Commands) -> None:
-    command = _command(commands, "plot", "a reliability diagram as a picture", PLOT)
+    command = _command(commands, "plot", "draw a reliability diagram", PLOT)
     command.add_argument("file", type=Path, metavar="FILE", help="predictions and labels")
     command.add_argument(
         "-o",
@@ -275,7 +275,7 @@ def _add_plot(commands: Commands) -> None:
 
 
 def _add_calibrate(commands: Commands) -> None:
-    command = _command(commands, "calibrate", "recalibrated predictions", CALIBRATE)
+    command = _command(commands, "calibrate", "write recalibrated predictions", CALIBRATE)
     command.add_argument(
         "file",
         type=Path,
@@ -283,7 +283,7 @@ def _add_calibrate(commands: Commands) -> None:
         help="predictions and labels; with --load or --fit the labels may be missing",
     )
     command.add_argument(
-        "-o", "--output", type=Path, metavar="OUT", help="recalibrated predictions, as FILE"
+        "-o", "--output", type=Path, metavar="OUT", help="the output, in the format of FILE"
     )
     command.add_argument(
         "--method",
@@ -302,7 +302,7 @@ def _add_calibrate(commands: Commands) -> None:
 
 
 def _add_demo(commands: Commands) -> None:
-    command = _command(commands, "demo", "a report of made-up predictions", DEMO)
+    command = _command(commands, "demo", "make up predictions and report on them", DEMO)
     command.add_argument(
         "--directory",
         type=Path,

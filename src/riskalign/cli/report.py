@@ -70,8 +70,13 @@ def report(options: argparse.Namespace) -> int:
 def _to_recalibrate(
     options: argparse.Namespace, file: PredictionFile | SketchSource
 ) -> tuple[str, ...]:
-    """The file and how it is read, for `riskalign calibrate`; empty if it is not rewritten."""
-    if not isinstance(file, PredictionFile) or file.is_log or not is_rewritable(file.path):
+    """The file and how it is read, for `riskalign calibrate`; empty if that cannot read it.
+
+    A log of another tool is not rewritten: a calibrator is stored.
+    """
+    if isinstance(file, PredictionFile) and file.is_log:
+        return (str(file.path), "--save", f"{file.path.stem}-calibrator.json")
+    if not isinstance(file, PredictionFile) or not is_rewritable(file.path):
         return ()
     given = {
         "--label": options.label,

@@ -20,8 +20,8 @@ examples:
 
 A sketch holds what calibration errors need to know of any number of rows, in
 some hundred kilobytes. Files, folders and patterns of Parquet are read in
-parallel and in bounded memory. Ask a sketch by riskalign report, join sketches
-by riskalign merge.
+parallel and in bounded memory. riskalign report reads a sketch, and riskalign
+merge merges several.
 
 {EXIT_CODES}"""
 
@@ -41,8 +41,8 @@ examples:
 
 Periods are the names of the files, in their order; numbers in names count by
 their value. The alarm tests whether the error of the windows after the
-reference exceeds that of the reference. It may be asked every day: a false
-alarm is ever raised with probability --alpha at most.
+reference exceeds that of the reference. It may be asked every day: the
+probability that a false alarm is ever raised is at most --alpha.
 
 {EXIT_CODES}"""
 
@@ -57,7 +57,7 @@ def add_sketch_commands(make: Make, add_reading: Callable[[argparse.ArgumentPars
     make : from a name, a summary and an epilog to the parser of a command
     add_reading : adds the options of how files are read
     """
-    command = make("sketch", "any number of predictions as one small file", SKETCH)
+    command = make("sketch", "summarise any number of predictions in one small file", SKETCH)
     command.add_argument(
         "files",
         type=Path,
@@ -73,10 +73,10 @@ def add_sketch_commands(make: Make, add_reading: Callable[[argparse.ArgumentPars
         metavar="NOTION",
         help=f"what is to be asked later: {', '.join(NOTIONS)}",
     )
-    command = make("merge", "sketches as one", MERGE)
+    command = make("merge", "merge sketches into one", MERGE)
     command.add_argument("files", type=Path, nargs="+", metavar="FILE", help="sketches")
     _add_output(command, "the merged sketch")
-    _add_history(make("history", "the calibration error over time, and an alarm", HISTORY))
+    _add_history(make("history", "watch the calibration error over time, with an alarm", HISTORY))
 
 
 def _add_output(command: argparse.ArgumentParser, what: str) -> None:

@@ -88,9 +88,9 @@ examples:
   riskalign calibrate validation.npz --method temperature --save calibrator.json
   riskalign calibrate new.npz -o recalibrated.npz --load calibrator.json
 
-By default the file itself is learnt from: each row is recalibrated by a map that
-was learnt from the rows of other folds. The output has the format of the file,
-and everything in it that is not a prediction.
+By default the calibrator learns from the file itself: each row is recalibrated
+by a map that was learnt from the rows of other folds. The output has the format
+of the file, and keeps everything in it that is not a prediction.
 
 {FILES}
 {EXIT_CODES}"""

@@ -128,7 +128,7 @@ class Reading:
         batch = _decoded(batch)
         for name, option in ((self.by, "by"), (self.layout.label, "label")):
             if name is not None:
-                _check_plain(batch.column(name), name, option)
+                _check_plain(batch.column(name), name, option, place)
         step = max(1, CELLS // self.width(batch))
         for start in range(0, len(batch), step):
             part = batch.slice(start, step)
@@ -173,7 +173,10 @@ class Reading:
         if wrong.any():
             _refuse(wrong, place, first, name, "lists of different lengths, or none")
         flat = column.flatten()
-        width = max(int(expected), 1)
+        width = int(expected)
+        if width < 2:
+            what = f"a list of {width}; the probabilities of two classes or more are needed"
+            _refuse(np.ones(1, dtype=np.bool_), place, first, name, what)
         if flat.null_count:
             empty = flat.is_null().to_numpy(zero_copy_only=False).reshape(-1, width).any(axis=1)
             _refuse(empty, place, first, name, "an empty place in a list")
@@ -280,11 +283,11 @@ def _decoded(batch: Any) -> Any:
     return pyarrow.RecordBatch.from_arrays(columns, batch.schema.names)
 
 
-def _check_plain(column: Any, name: str, option: str) -> None:
+def _check_plain(column: Any, name: str, option: str, place: str) -> None:
     if import_pyarrow()[0].types.is_nested(column.type):
         raise ValueError(
-            f"column {name!r} of `{option}` holds {column.type}; one number or name per row is "
-            "needed. Choose another column, or make one from its parts."
+            f"{place}, column {name!r} of `{option}` holds {column.type}; one number or name per "
+            "row is needed. Choose another column, or make one from its parts."
         )
 
 

@@ -19,6 +19,9 @@ from riskalign.equations.arrays import FloatArray, IntArray, LabelArray
 from riskalign.equations.losses import ProperLoss
 from riskalign.equations.problem import Problem
 
+TINIEST = 1e-290
+"""Sums of probabilities below this one are 0."""
+
 
 @dataclass(frozen=True)
 class Notion:
@@ -80,6 +83,13 @@ class Notion:
     def truth(self, R: FloatArray, f: FloatArray, k: int) -> FloatArray:
         """What problem k is about of probabilities R ``(n, K)`` of the classes at predictions f."""
         return self.columns(R)[:, k]
+
+    def with_truth(self, R: FloatArray, f: FloatArray, k: int, points: FloatArray) -> FloatArray:
+        """R ``(n, K)`` in which problem k, of predictions f, has the probabilities of `points`.
+
+        These are pairs (1 - p, p), or whole rows of a joint problem. Rows need not add up to 1.
+        """
+        return points
 
     def names(self, classes: Sequence[str]) -> list[str]:
         """The names of the problems."""
@@ -171,6 +181,12 @@ class _TopLabel(Notion):
     def truth(self, R: FloatArray, f: FloatArray, k: int) -> FloatArray:
         return np.take_along_axis(R, f.argmax(axis=1)[:, None], axis=1)[:, 0]
 
+    def with_truth(self, R: FloatArray, f: FloatArray, k: int, points: FloatArray) -> FloatArray:
+        top = np.arange(R.shape[1]) == f.argmax(axis=1)[:, None]
+        others = np.where(top, 0.0, R)
+        rest = np.maximum(others.sum(axis=1, keepdims=True), TINIEST)
+        return np.where(top, points[:, 1:], points[:, :1] * others / rest)
+
     def names(self, classes: Sequence[str]) -> list[str]:
         return ["top label"]
 
@@ -209,6 +225,11 @@ class _Classwise(Notion):
 
     def outcomes(self, probabilities: FloatArray, labels: IntArray, k: int) -> LabelArray:
         return (labels == k).astype(np.int8)  # K arrays of n: a byte each
+
+    def with_truth(self, R: FloatArray, f: FloatArray, k: int, points: FloatArray) -> FloatArray:
+        found = R.copy()
+        found[:, k] = points[:, 1]
+        return found
 
     def names(self, classes: Sequence[str]) -> list[str]:
         return list(classes)

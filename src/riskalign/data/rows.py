@@ -9,7 +9,7 @@ lies below a threshold, a simple random sample of them (a bottom-k sketch, also 
 sketch). The hash does not look at weights, so their scale does not matter. The threshold only
 falls, so a row that is below it now was below it at all times, and its count is complete. The table
 is a function of the rows alone: neither their order nor their division into batches or merged
-tables matters, but for the rounding of mean weights. A part that has too many distinct rows shows
+tables matters, except for rounding of mean weights. A part that has too many distinct rows shows
 that the whole has, and two parts that have not hold all that is needed to find out.
 
 One-hot rows are a kind of their own because saturated networks, trees and votes give them over

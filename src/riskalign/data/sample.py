@@ -9,7 +9,7 @@ import numpy as np
 from riskalign.equations.arrays import FloatArray, IntArray
 
 WHOLE = 1e-9
-"""A number of samples that is as close to a whole one, relative to it, is that but for rounding."""
+"""A number of samples that differs from a whole number by less than this share is that number."""
 
 
 @dataclass(frozen=True)

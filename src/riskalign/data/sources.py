@@ -315,10 +315,23 @@ def _reader(frame: Any) -> Any:
     if isinstance(frame, dict):
         return pyarrow.table(frame).to_reader()
     if type(frame).__module__.split(".")[0] == "pandas":
-        return pyarrow.Table.from_pandas(frame, preserve_index=False).to_reader()
+        return of_pandas(frame).to_reader()
     if hasattr(frame, "__arrow_c_stream__"):
         return pyarrow.RecordBatchReader.from_stream(frame)
     raise TypeError(_wrong_source(frame))
+
+
+def of_pandas(frame: Any) -> Any:
+    """A data frame of pandas as a table of Arrow, or an error that names the column."""
+    pyarrow, _ = import_pyarrow()
+    try:
+        return pyarrow.Table.from_pandas(frame, preserve_index=False)
+    except pyarrow.ArrowException as error:
+        reason = "; ".join(map(str, error.args)).rstrip(".")
+        raise ValueError(
+            f"the data frame has a column that Arrow cannot read ({reason}). Give it one type, or "
+            "leave it out."
+        ) from None
 
 
 def _wrong_source(found: object) -> str:

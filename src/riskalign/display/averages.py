@@ -153,13 +153,14 @@ class BinarySummary:
         """Predicted against observed, and the recalibration."""
         subject = f"of class {numbers.shortened(classes[-1], 30)}" if classes else ""
         digits = numbers.digits_from_one(*self.ratio_interval) if self.sign else 2
+        known = not math.isnan(self.ratio)  # the class was predicted, or occurred
         return [
             Row("mean predicted", numbers.percent(self.mean_prediction), "", subject),
             Row("observed", numbers.percent(self.frequency)),
             Row(
                 "predicted / observed",
                 numbers.ratio(self.ratio, digits),
-                numbers.ratio_between(*self.ratio_interval, digits),
+                numbers.ratio_between(*self.ratio_interval, digits) if known else "",
                 self.direction,
                 help.RATIO,
             ),

@@ -51,6 +51,9 @@ ROUNDING = 1e-6
 """Predictions that differ by less, relative to their distance from 0 and 1, count as equal: the
 cells of a sketch are placed to within 1e-7."""
 
+LEAST_LEFT = 0.5
+"""The smallest 1 - h by which an effect is divided, for a sample that outweighs the others."""
+
 HELD = 20_000_000
 """Numbers up to which the columns of all classes are kept; beyond, they are made when needed."""
 
@@ -343,6 +346,23 @@ class CurveStep:
         left_out = tilted(self.g, let_in - u)
         return left_out, tilted(self.g, let_in), self._share(residuals, u, moved, units)
 
+    def without_own(
+        self, total: FloatArray, residuals: FloatArray, units: FloatArray
+    ) -> FloatArray:
+        """R ``(n, d)`` in which each row's own sample has no part, for norms of R.
+
+        Nor has it a part in where a second step begins; see `riskalign.equations.norms`.
+        """
+        let_in = self.features.logits(self.variance @ total)
+        u, _ = self._effects(units[:, None] * residuals)
+        if self.second:
+            u /= np.maximum(1 - self._leverage(residuals, u), LEAST_LEFT)[:, None]
+        return tilted(self.g, let_in - u)[:, -self.g.shape[1] :]
+
+    def _leverage(self, residuals: FloatArray, u: FloatArray) -> FloatArray:
+        """The leverage h of each row ``(n,)``, from the effect u of its residual on its logits."""
+        return _ratio(row_dot(self.g, u**2) - row_dot(self.g, u) ** 2, row_dot(residuals, u))
+
     def _effects(self, residuals: FloatArray) -> tuple[FloatArray, FloatArray]:
         """What F^-1 J' r of each row does to its logits ``(n, d)``, and its square ``(n,)``."""
         if not self.shared and residuals.shape[1] > 1:
@@ -389,14 +409,8 @@ class CurveStep:
         self, residuals: FloatArray, u: FloatArray, moved: FloatArray, units: FloatArray
     ) -> FloatArray:
         """The weight a of the sample that is left out, ``(n,)``; `moved` is a square."""
-        along = row_dot(residuals, u)
-
-        def over(values: FloatArray, below: FloatArray) -> FloatArray:
-            ratio = np.divide(values, below, out=np.zeros(len(below)), where=below > 0)
-            return np.clip(ratio, 0.0, 1.0)
-
-        h = over(row_dot(self.g, u**2) - row_dot(self.g, u) ** 2, along)
-        taken = over(self.prior * moved, units * along)  # 1 - s
+        h = self._leverage(residuals, u)
+        taken = _ratio(self.prior * moved, units * row_dot(residuals, u))  # 1 - s
         if not self.second:
             return np.minimum((1 + taken) / (2 - h), 1.0)
         return np.minimum((1 + taken) / ((2 + h) * (1 - h - h * taken)), 1.0)
@@ -406,6 +420,12 @@ class CurveStep:
         own = points is self.features.predictions
         features = self.features if own else Features(points, self.features.knots)
         return tilted(g, features.logits(self.variance @ total))[:, -g.shape[1] :]
+
+
+def _ratio(values: FloatArray, of: FloatArray) -> FloatArray:
+    """Their ratio, from 0 to 1; 0 where there is nothing to have a share of."""
+    ratio = np.divide(values, of, out=np.zeros(len(of)), where=of > 0)
+    return np.clip(ratio, 0.0, 1.0)
 
 
 def effective_parameters(variance: FloatArray, prior: float) -> float:

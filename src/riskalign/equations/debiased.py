@@ -31,7 +31,7 @@ TINIEST = 1e-290
 
 UNSEEN = 1e-10
 """Directions of the parameters whose slopes have less than this share of the largest do not move g,
-such as one shift for all classes. What their slopes show is rounding, and is not divided by itself.
+such as one shift for all classes. Their slopes are rounding errors, which must not be normalised.
 """
 
 

@@ -28,7 +28,7 @@ ENOUGH = 20.0
 """Samples of a class, expected and observed, from which its slope is tested."""
 
 ROUNDING = 1e-12
-"""Predictions that spread less than this share of their size are equal but for rounding."""
+"""Predictions whose spread is less than this share of their size differ by rounding only."""
 
 BITS = 30
 """Significant bits by which classes are put in order: about nine digits."""

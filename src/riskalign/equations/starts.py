@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from scipy.special import expit, logsumexp, softmax
+from scipy.special import expit, softmax
 
-from riskalign.equations.arrays import FloatArray, floored_log
+from riskalign.equations.arrays import FloatArray, floored_log, row_sum
 from riskalign.equations.problem import Problem
 from riskalign.equations.simplex import log_odds
 
@@ -214,8 +214,11 @@ def _loss(
 ) -> float:
     """Log loss of all rows, and the penalty of the prior."""
     eta = phi @ theta  # (n, d)
-    single = eta.shape[1] == 1
-    total = np.logaddexp(0.0, eta[:, 0]) if single else logsumexp(eta, axis=1)
+    if eta.shape[1] == 1:
+        total = np.logaddexp(0.0, eta[:, 0])
+    else:
+        top = eta.max(axis=1)
+        total = top + np.log(row_sum(np.exp(eta - top[:, None])))
     away = theta - prior_mean(len(theta))
     own = np.einsum("nd,nd->n", y, eta)
     return float(weights @ (total - own) + away @ prior @ away / 2)

@@ -8,9 +8,9 @@ combined so that one small p_c is enough,
 
     T = sum over statistics c of a_c cot(pi p_c / 2),
 
-with a_c = 1 but for the frequencies of the classes, which count twice. Only one statistic looks for
-them, while many look for wrong shapes, and each of these takes some power from it. The p-value of
-the test is the rank of the observed set by T. All sets, the observed one among them, are treated
+with a_c = 1, except for the frequencies of the classes, which count twice. Only one statistic looks
+for them, while many look for wrong shapes, and each of these takes some power from it. The p-value
+of the test is the rank of the observed set by T. All sets, the observed one among them, are treated
 alike, so the size is exact for any number of samples and classes. The sum is that of half-Cauchy
 variables; Liu and Xie combine p-values by Cauchy ones, where a p_c near 1 can hide a small one.
 

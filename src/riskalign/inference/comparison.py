@@ -85,7 +85,7 @@ class Comparison:
 
     def __str__(self) -> str:
         """A short table."""
-        lines = [self.title, "", *wrapped(self.sentence, "  "), "", *text_rows(self.rows)]
+        lines = [self.title, "", *wrapped(self.sentence, "  "), "", *text_rows(self._table)]
         note = wrapped(self.note, "  ")
         return "\n".join([*lines, "", *note] if note else lines)
 
@@ -93,7 +93,7 @@ class Comparison:
         """The table and a small diagram, for notebooks: the difference with its interval."""
         low, high = self.interval
         picture = svg.interval_bars([self.difference], [low], [high])
-        return framed(self.title, f"{self.sentence} {self.note}".rstrip(), self.rows, picture)
+        return framed(self.title, f"{self.sentence} {self.note}".rstrip(), self._table, picture)
 
     @property
     def title(self) -> str:
@@ -114,7 +114,7 @@ class Comparison:
 
     @property
     def rows(self) -> list[Row]:
-        """The two models and their difference; the first row is a head.
+        """The two models and their difference.
 
         For the squared error the typical gaps are shown beside it, in percentage points.
         """
@@ -126,8 +126,12 @@ class Comparison:
         difference = numbers.number(self.difference)
         sign = "" if difference.startswith("-") else "+"
         p = f"p-value {numbers.p_value(self.p_value)}"
-        head = Row("", "error", f"{self.confidence:.0%} CI")
-        return [head, *shown, Row("difference", f"{sign}{difference}", f"{low} to {high}", p)]
+        return [*shown, Row("difference", f"{sign}{difference}", f"{low} to {high}", p)]
+
+    @property
+    def _table(self) -> list[Row]:
+        """The rows below a head."""
+        return [Row("", "error", f"{self.confidence:.0%} CI"), *self.rows]
 
     @property
     def note(self) -> str:

@@ -54,7 +54,7 @@ CELLS, FEWEST = 16_000, 500
 """Probabilities that show the null variance, and samples: fewer are drawn for many classes."""
 
 REPRESENTATIVES = 2
-"""Tunings of a problem that stand for all in the null world."""
+"""Tunings of a problem that represent all in the null simulation."""
 
 GOLDEN = (1 + 5**0.5) / 2
 """Fractions of its multiples are different numbers for all ranks of a row's probabilities, which

@@ -18,8 +18,8 @@ to hold the curve.
 
 As in Wilson's interval, the variance depends on the value theta that is tested: the band holds
 every theta with (R - theta)^2 <= z^2 (c + s theta (1 - theta)). The part of the variance that
-neighbours of equal uncertainty cause is s R (1 - R); c is the excess of those that are less
-certain, which theta does not change. With equal weights and no start, c = 0 and s = 1/N: Wilson's.
+neighbours of equal variance cause is s R (1 - R); c is the excess of those with a larger variance,
+which theta does not change. With equal weights and no start, c = 0 and s = 1/N: Wilson's.
 """
 
 from __future__ import annotations

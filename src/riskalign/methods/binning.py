@@ -100,7 +100,7 @@ class BinMeans:
 
     @property
     def held(self) -> BoolArray:
-        """The bins that hold samples: the others have no part in any sum."""
+        """The bins that hold samples: the others do not enter any sum."""
         return self.mass > 0
 
     def norm(self, norm: str) -> float:

@@ -22,28 +22,18 @@ a larger and a smaller value, and the differences are the *doubts*.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import numpy as np
 
-from riskalign.equations.arrays import FloatArray, LabelArray, row_dot
-from riskalign.equations.curves import (
-    CurveForm,
-    CurveStep,
-    Features,
-    Knots,
-    effective_parameters,
-)
+from riskalign.equations.arrays import FloatArray, row_dot
+from riskalign.equations.curves import CurveForm, Knots, effective_parameters
 from riskalign.equations.problem import Problem
 from riskalign.equations.simplex import completed
 from riskalign.equations.starts import PRIOR, SHIFTED
-from riskalign.equations.terms import risk_of
-from riskalign.methods.residuals import Debiased, Started
-from riskalign.smoothing.threads import ordered_map
-
-T = TypeVar("T")
+from riskalign.methods.level import LevelEstimate, newton_steps
+from riskalign.methods.residuals import Debiased, Mixture, Started
 
 KNOTS = (12, 24)
 """Knots of curves: 24 can follow some six waves."""
@@ -54,14 +44,9 @@ FEWEST_KNOTS = 4
 SAMPLES_PER_PARAMETER = 4
 """Samples per parameter of a level, at least."""
 
-STEPS, GAINED = 2, 0.5
-"""Newton steps to a level that shows something after the first, and by how much the second may
-raise its normal score. A single step errs where the curve is far from the start: it takes a tenth
-to a quarter from the error of `datasets.ties`. A level whose score is lower by `GAINED` than the
-first one that moves an end of the interval has no second step."""
-
-BLOCK = 2_500
-"""Rows that a thread takes at once."""
+STEPS = 2
+"""Newton steps to a level that shows anything after the first. A single one errs where the curve
+is far from the start: it takes a tenth to a quarter from the error of `datasets.ties`."""
 
 MOST_PARAMETERS = 1_200
 """Of a level: each costs a column of scores, and all together a matrix that is inverted."""
@@ -69,119 +54,12 @@ MOST_PARAMETERS = 1_200
 BELIEVED = (1.5, 2.5)
 """Normal scores at which a level has no share of the estimate, and all of it."""
 
+OF_NORMS = (2.0, 3.0)
+"""The same for mean norms. What chance lets a level show of a square, a norm shows by its root."""
+
 FEARED, SURE = (1.0, 2.0), (2.5, 3.5)
 """The same for the upper end of an interval, which allows for what is not believed yet, and for the
 lower end, which does not build on what chance may have brought."""
-
-
-@dataclass(frozen=True)
-class LevelEstimate:
-    """The estimate of one problem by a level, row by row.
-
-    Attributes
-    ----------
-    R : (n, K), each row's sample left out
-    let_in : (n, K), R with each row's sample: where the Newton step leads
-    left_out : (n,), <y, l(R)>
-    refinement : (n,), the same without the noise of R
-    within : (n,), <y, l(R)> of R with each row's sample
-    dimension : effective number of parameters
-    knots : of the curves
-    parameters : theta of the curves, as far as the Newton steps led
-    """
-
-    R: FloatArray
-    let_in: FloatArray
-    left_out: FloatArray
-    refinement: FloatArray
-    within: FloatArray
-    dimension: float
-    knots: Knots
-    parameters: FloatArray
-
-    @classmethod
-    def of(cls, problem: Problem, g: FloatArray, knots: Knots, n_steps: int = 1) -> LevelEstimate:
-        """The estimate by a fitted start g ``(n, d)`` with curves."""
-        level = cls._by_one_step(problem, g, knots, None)
-        for _ in range(n_steps - 1):
-            level = level.with_another_step(problem)
-        return level
-
-    def with_another_step(self, problem: Problem) -> LevelEstimate:
-        """The estimate after one more Newton step."""
-        reached = self.let_in[:, -problem.columns().shape[1] :]
-        return self._by_one_step(problem, reached, self.knots, self.parameters)
-
-    @classmethod
-    def _by_one_step(
-        cls, problem: Problem, g: FloatArray, knots: Knots, parameters: FloatArray | None
-    ) -> LevelEstimate:
-        blocks = _Block.split(problem, g, knots)
-        step, total = newton_step(problem, blocks, parameters)
-
-        def results(block: _Block) -> tuple[FloatArray, ...]:
-            own = replace(step, features=block.features, g=block.g)
-            R, let_in, a = own.left_out_and_let_in(total, block.residuals, block.units)
-            left_out, within = (risk_of(problem.loss, block.labels, each) for each in (R, let_in))
-            return R, let_in, left_out, a * left_out + (1 - a) * within, within
-
-        rows = zip(*_mapped(results, blocks), strict=True)
-        moved = step.variance @ total
-        reached = moved if parameters is None else parameters + moved
-        return cls(*map(np.concatenate, rows), step.dimension, knots, reached)
-
-
-@dataclass(frozen=True)
-class _Block:
-    """Some rows of a problem, where a Newton step begins at g ``(m, d)``."""
-
-    features: Features
-    g: FloatArray
-    labels: LabelArray
-    residuals: FloatArray
-    weights: FloatArray
-    units: FloatArray
-
-    @classmethod
-    def split(cls, problem: Problem, g: FloatArray, knots: Knots) -> list[_Block]:
-        """All rows, in blocks of one size."""
-        n = len(g)
-        columns, f, size = problem.columns(), problem.predictions, -(-n // -(-n // BLOCK))
-        slices = [slice(start, start + size) for start in range(0, n, size)]
-        return [
-            cls(
-                Features(f[rows], knots),
-                g[rows],
-                problem.labels[rows],
-                columns[rows] - g[rows],
-                problem.weights[rows],
-                problem.units[rows],
-            )
-            for rows in slices
-        ]
-
-
-def _mapped(function: Callable[[_Block], T], blocks: Sequence[_Block]) -> list[T]:
-    """Results of all blocks, on all cores."""
-    return list(ordered_map(function, blocks)) if len(blocks) > 1 else [function(blocks[0])]
-
-
-def newton_step(
-    problem: Problem, blocks: Sequence[_Block], parameters: FloatArray | None
-) -> tuple[CurveStep, FloatArray]:
-    """A Newton step and its scores ``(p,)``; there are no parameters if it is the first."""
-
-    def sums(block: _Block) -> tuple[FloatArray, FloatArray]:
-        scores = block.features.total(block.weights[:, None] * block.residuals)
-        return block.features.information(block.g, block.weights), scores
-
-    parts = zip(*_mapped(sums, blocks), strict=True)
-    information, scores = (np.add.reduce(each) for each in parts)
-    first, unit = blocks[0], problem.mean_weight
-    step = CurveStep.by_information(
-        first.features, first.g, information, unit, second=parameters is not None
-    )
-    return step, scores if parameters is None else scores - PRIOR * unit * parameters
 
 
 def mixed_at(estimate: Debiased, points: FloatArray, by_kernels: FloatArray) -> FloatArray:
@@ -190,13 +68,9 @@ def mixed_at(estimate: Debiased, points: FloatArray, by_kernels: FloatArray) -> 
     for knots, share in estimate.mixture.levels:
         assert estimate.started is not None
         problem, fit = estimate.started.problem, estimate.started.fit
-        at_rows, g, parameters = fit.at(problem.predictions), fit.at(points), None
-        for _ in range(STEPS):
-            blocks = _Block.split(problem, at_rows, knots)
-            step, total = newton_step(problem, blocks, parameters)
-            at_rows, g = step.at(problem.predictions, at_rows, total), step.at(points, g, total)
-            moved = step.variance @ total
-            parameters = moved if parameters is None else parameters + moved
+        g = fit.at(points)
+        for step, total in newton_steps(problem, fit.at(problem.predictions), knots, STEPS):
+            g = step.at(points, g, total)
         R += share * completed(g)
     return R
 
@@ -252,8 +126,11 @@ def _fits(problem: Problem, knots: Knots) -> bool:
     return most <= min(problem.n_samples / SAMPLES_PER_PARAMETER, MOST_PARAMETERS)
 
 
-def finer(estimates: Sequence[Debiased]) -> list[Debiased]:
-    """The estimates of a model's problems, with levels mixed in as the data ask for them."""
+def finer(estimates: Sequence[Debiased], gate: tuple[float, float] | None = None) -> list[Debiased]:
+    """The estimates of a model's problems, with levels mixed in as the data ask for them.
+
+    `gate` has the normal scores at which a level has no share and all of it, by default `BELIEVED`.
+    """
     known = [each.started for each in estimates if each.started is not None]
     current = list(estimates)
     if len(known) < len(current) or not known[0].fit.parameters.size:
@@ -261,30 +138,34 @@ def finer(estimates: Sequence[Debiased]) -> list[Debiased]:
     problems = [each.problem for each in known]
     g = [each.fit.at(each.problem.predictions) for each in known]
     before = sum(_dimension(each) for each in known)
-    ends = {gate: np.array([each.mean(each.terms) for each in current]) for gate in (SURE, FEARED)}
+    ends = {end: np.array([each.mean(each.terms) for each in current]) for end in (SURE, FEARED)}
+    mixtures = {end: [Mixture()] * len(current) for end in ends}
     for knots in levels(problems, g):
         believed = sum(each.mean(each.terms) for each in current)
         found = [LevelEstimate.of(*part) for part in zip(problems, g, knots, strict=True)]
         for further in range(STEPS):
             if further:
-                pairs = zip(problems, found, strict=True)
-                found = [level.with_another_step(problem) for problem, level in pairs]
+                steps = zip(problems, found, strict=True)
+                found = [level.with_another_step(problem) for problem, level in steps]
             pairs = list(zip(current, found, strict=True))
             values = np.array([one.mean(one.risk - level.refinement) for one, level in pairs])
-            added = sum(one.mean(level.refinement - level.within) for one, level in pairs)
-            chance = Chances(added, sum(each.dimension for each in found), before)
-            above = float(values.sum()) - believed
-            if above <= 0 or chance.score(above) < FEARED[0] - GAINED:
+            if values.sum() <= believed:
                 break
-        share = chance.share(above, BELIEVED)
+        added = sum(one.mean(level.refinement - level.within) for one, level in pairs)
+        chance = Chances(added, sum(each.dimension for each in found), before)
+        share = chance.share(float(values.sum()) - believed, gate or BELIEVED)
         if share > 0:
             current = [_mixed(one, level, share) for one, level in pairs]
-        for gate, own in ends.items():
-            ends[gate] = own + chance.share(float((values - own).sum()), gate) * (values - own)
+        for end, own in ends.items():
+            omega = chance.share(float((values - own).sum()), end)
+            ends[end] = own + omega * (values - own)
+            rungs = zip(mixtures[end], knots, strict=True)
+            mixtures[end] = [each.with_level(places, omega) for each, places in rungs]
     values = np.array([each.mean(each.terms) for each in current])
     below, above = _positive(values - ends[SURE]), _positive(ends[FEARED] - values)
-    each = zip(current, below, above, strict=True)
-    return [replace(one, doubts=(low, high)) for one, low, high in each]
+    doubts = zip(below, above, strict=True)
+    each = zip(current, doubts, zip(*mixtures.values(), strict=True), strict=True)
+    return [replace(one, doubts=doubt, ends=ends) for one, doubt, ends in each]
 
 
 def _positive(parts: FloatArray) -> list[float]:
@@ -313,16 +194,12 @@ class Chances:
     dimension: float
     before: float
 
-    def score(self, above: float) -> float:
-        """z, of a level that is above by so much; -inf if it has no additional parameters."""
-        more = self.dimension - self.before
-        if more < 1 or self.added <= 0:
-            return -np.inf
-        return normal_score(above / (self.added / self.dimension), more)
-
     def share(self, above: float, ends: tuple[float, float]) -> float:
         """omega, of a level that is above by so much; from 0 to 1 between two normal scores."""
-        score = self.score(above)
+        more = self.dimension - self.before
+        if more < 1 or self.added <= 0:
+            return 0.0
+        score = normal_score(above / (self.added / self.dimension), more)
         t = min(max((score - ends[0]) / (ends[1] - ends[0]), 0.0), 1.0)
         return t * t * (3 - 2 * t)
 

@@ -21,13 +21,11 @@ from riskalign.data.case import Case
 from riskalign.data.limits import announce_errors
 from riskalign.data.notions import JOINT
 from riskalign.data.validation import one_of
-from riskalign.equations.arrays import FloatArray
 from riskalign.equations.kernels import KERNELS
-from riskalign.equations.norms import MEANS, direction, sides
-from riskalign.equations.problem import Problem
+from riskalign.equations.norms import MEANS
 from riskalign.equations.starts import STARTS
 from riskalign.equations.terms import ESTIMATORS as OF_LABELS
-from riskalign.methods.finer import finer
+from riskalign.methods.finer import OF_NORMS, finer
 from riskalign.methods.labels import label_estimates
 from riskalign.methods.method import (
     CLASSICAL,
@@ -39,6 +37,7 @@ from riskalign.methods.method import (
     norm_of,
     spelled,
 )
+from riskalign.methods.norms import norm_estimates
 from riskalign.methods.residuals import Debiased, debiased
 from riskalign.smoothing import Tuning, choose_smoother
 
@@ -195,7 +194,7 @@ class KernelSmoother:
             candidates = candidate_set(self.candidates, kernel, n_classes)
         else:
             tunings, search = self.tunings(case, engine, progress)
-        residuals = debiased(
+        kernels = residuals = debiased(
             case.problems,
             kernel,
             engine,
@@ -206,14 +205,18 @@ class KernelSmoother:
             by_nodes=not case.complete,
         )
         if tunings is None:
-            if self.norm not in MEANS:
-                residuals = finer(residuals)
+            residuals = finer(kernels, OF_NORMS if self.norm in MEANS else None)
             tunings = [each.tunings.best for each in residuals]
             found = (each.tunings.curve for each in residuals)
             curves = tuple(curve for curve in found if curve is not None)
             search = BandwidthSearch("cross-validation", curves, case.notion.per_class)
-        estimates = [summed(each, self.norm) for each in residuals]
-        return Outcome(estimates, tunings, search, residuals)
+        estimates = [summed(each) for each in residuals]
+        if self.norm not in MEANS:
+            return Outcome(estimates, tunings, search, residuals)
+        norms = norm_estimates(kernels, residuals, self.norm)
+        pairs = zip(estimates, norms, strict=True)
+        estimates = [replace(each, value=float(own.value.sum())) for each, own in pairs]
+        return Outcome(estimates, tunings, search, residuals, norms)
 
     @property
     def chooses_by_risk(self) -> bool:
@@ -246,20 +249,7 @@ class KernelSmoother:
         return [Tuning(h) for h in given.tolist()], None
 
 
-def summed(each: Debiased, norm: str | None = None) -> Estimate:
-    """The estimate of a problem from its rows; its value is a square if the norm is "l2"."""
+def summed(each: Debiased) -> Estimate:
+    """The estimate of a problem from its rows."""
     value, risk = each.mean(each.terms), each.mean(each.risk)
-    refinement = risk - value
-    if norm in MEANS:
-        value = float(norm_sides(each, norm).sum())
-    return Estimate(value, risk, refinement, each.mean(each.reconstructed_risk))
-
-
-def norm_sides(each: Debiased, norm: str) -> FloatArray:
-    """The parts of a norm that are too high and too low, ``(2,)``; it is their sum."""
-    problem = each.problem
-    f = Problem.free(problem.predictions)  # (n, d)
-    u = direction(norm, each.conditional[:, -f.shape[1] :] - f, each.variance)
-    found = sides(u, problem.columns() - f)
-    parts: FloatArray = found @ problem.weights / problem.weights.sum()
-    return parts
+    return Estimate(value, risk, risk - value, each.mean(each.reconstructed_risk))

@@ -17,6 +17,7 @@ from riskalign.equations.losses import ProperLoss
 from riskalign.equations.problem import Problem
 from riskalign.equations.simplex import on_simplex
 from riskalign.equations.terms import decompose, risk_of
+from riskalign.methods.norms import NormEstimate
 from riskalign.methods.residuals import Debiased
 from riskalign.smoothing import Tuning
 
@@ -80,12 +81,14 @@ class Outcome:
     tunings : how each problem was smoothed, for kernel methods
     search : how the bandwidths were found, None where they were given
     residuals : the debiased estimates, row by row, from which an interval is made
+    norms : where a mean norm of smoothed residuals was asked for, its parts
     """
 
     estimates: Sequence[Estimate]
     tunings: Sequence[Tuning] | None = None
     search: BandwidthSearch | None = None
     residuals: Sequence[Debiased] | None = None
+    norms: Sequence[NormEstimate] | None = None
 
 
 class Method(Protocol):

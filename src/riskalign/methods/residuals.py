@@ -113,6 +113,8 @@ class Mixture:
 
     def with_level(self, knots: Knots, share: float) -> Mixture:
         """The mixture of which one more gets a share."""
+        if share <= 0:
+            return self
         rest = 1.0 - share
         levels = tuple((each, rest * own) for each, own in self.levels if rest > 0)
         return Mixture(rest * self.kernels, (*levels, (knots, share)))
@@ -132,12 +134,13 @@ class Debiased:
     variance_removed : (n,), what the noise of R had taken from the terms
     gains : l(f) - l(R), ``(n, K)``
     conditional : R, ``(n, K)``
-    variance : that of the kernels' R, ``(n, d)``; the sample's own label has no part in it
+    variance : that of the kernels' R, ``(n, d)``; the sample's own label does not enter
     tunings : the tunings and their weights
     started : the problem with its start
     mixture : the finer estimates that were mixed in, and their shares
     doubts : by how much the lower and the upper end of an interval are moved, because what finer
         estimates show may be chance or not
+    ends : the mixtures from which these two ends come
     """
 
     problem: Problem
@@ -153,6 +156,7 @@ class Debiased:
     started: Started | None = None
     mixture: Mixture = Mixture()
     doubts: tuple[float, float] = (0.0, 0.0)
+    ends: tuple[Mixture, Mixture] = (Mixture(), Mixture())
 
     @property
     def effective_samples(self) -> float:
@@ -331,14 +335,17 @@ def _estimates(
     for k, each in enumerate(weighted):
         for tuning in each.tunings:
             wanting.setdefault(tuning, []).append(k)
-    found: dict[tuple[int, Tuning], Terms] = {}
+    together: dict[tuple[int, ...], list[Tuning]] = {}
     for tuning, numbers in wanting.items():
-        values = {k: started[k].with_slopes() for k in numbers}
-        slow = values[numbers[0]].shape[1] - started[numbers[0]].residuals.shape[1]
-        smoothed = smoother.with_squares(values, tuning, slow)
-        noises = fit_noises([(started[k], smoothed[k][0]) for k in numbers])
-        for k, noise in zip(numbers, noises, strict=True):
-            found[k, tuning] = terms_of(started[k], *smoothed[k], noise)
+        together.setdefault(tuple(numbers), []).append(tuning)
+    found: dict[tuple[int, Tuning], Terms] = {}
+    for some, tunings in together.items():
+        values = {k: started[k].with_slopes() for k in some}
+        slow = values[some[0]].shape[1] - started[some[0]].g.shape[1]
+        for tuning, smoothed in smoother.each_with_squares(values, tunings, slow):
+            noises = fit_noises([(started[k], smoothed[k][0]) for k in some])
+            for k, noise in zip(some, noises, strict=True):
+                found[k, tuning] = terms_of(started[k], *smoothed[k], noise)
     for k, each in enumerate(weighted):
         parts = [found.pop((k, tuning)) for tuning in each.tunings]
         fresh = replace(started[k])  # without the arrays that it has cached

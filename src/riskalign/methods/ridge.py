@@ -178,7 +178,7 @@ class KernelRidge(ByProblem):
     (<d_i, d_j> - h(x_i, x_j))^2 over pairs; the error is the mean of h(x, x) over the fifth,
     averaged over the folds' regressions. Time grows as n^3 and memory as n^2 with many
     classes; as n where few features represent the kernel (up to about four classes).
-    Sample weights have no part in it.
+    It does not use sample weights.
 
     Parameters
     ----------
@@ -259,6 +259,6 @@ class KernelRidge(ByProblem):
             )
         if (problem.weights != problem.weights[0]).any():
             raise ValueError(
-                f"`sample_weight` has no part in {self!r}. Leave the weights out, or use "
+                f"`sample_weight` is not used by {self!r}. Leave the weights out, or use "
                 "ra.KernelSmoother() or bins."
             )

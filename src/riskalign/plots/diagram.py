@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 STRIP, BARS_HEIGHT = 0.17, 0.11
-"""The shares of the picture's height below the curve, and of its bars there: a line of text
-fits above them."""
+"""The strip below the curve, and the bars in it, as shares of the picture's height. A line of
+text fits above the bars."""
 
 GID = "riskalign curve"
 """Marks the curves of an Axes, so that another one is drawn differently."""
@@ -27,7 +27,7 @@ TICKS = np.array([1e-5, 1e-4, 1e-3, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999, 1 - 1e-4, 
 """Where a logit axis has numbers."""
 
 SLIVER = 3
-"""Points of a curve in a row from which a band is drawn."""
+"""A band is drawn over this many consecutive points of a curve, or more."""
 
 FEWER = f"fewer than {FEWEST:.0f} rows nearby"
 FAINT: dict[str, Any] = {"lw": 1.6, "alpha": 0.75, "ls": (0, (1, 1.4))}
@@ -70,7 +70,7 @@ def draw(
 
 
 def _style(number: int, name: str | None, keywords: dict[str, Any]) -> dict[str, Any]:
-    """Keywords of the line, those of the user over ours."""
+    """Keywords of the line; those of the user replace ours."""
     from matplotlib.cbook import normalize_kwargs
     from matplotlib.lines import Line2D
 
@@ -143,7 +143,7 @@ def _dots(
 
 
 def above_the_strip(artist: Any, ax: Axes) -> None:
-    """Keep a curve out of the strip, where it would say nothing."""
+    """Keep a curve out of the strip below the diagram."""
     from matplotlib.transforms import Bbox, TransformedBbox
 
     box = Bbox.from_extents(-0.02, STRIP - 0.015, 1.02, 1.02)

@@ -14,7 +14,8 @@ from riskalign.equations.losses import L2
 from riskalign.equations.problem import Problem
 
 TOGETHER = 100
-"""Classes up to which the curve of one is that of the class-wise error; of more, its own."""
+"""With up to so many classes, the curve of a class is that of the class-wise error; with more, each
+class is estimated by itself."""
 
 LONGEST = 24
 """Letters of a class's name that are written."""

@@ -12,8 +12,8 @@ its derivatives in r_k = log lambda_k are
     d2L/dr_k dr_l = lambda_k lambda_l (d_k' V_kl d_l + |V_kl|^2 / 2)
                     - [k = l] lambda_k (|d_k|^2 + tr V_kk) / 2.
 
-`Evidence` is maximised by Newton steps in r, and where L is not concave by the fixed-point steps
-lambda <- gamma / |d|^2 (MacKay, 1992); both are halved until L does not fall.
+L is maximised by Newton steps in r, and where it is not concave by the fixed-point steps
+lambda <- gamma / |d|^2 (MacKay, 1992), both halved until L does not fall.
 """
 
 from __future__ import annotations
@@ -40,6 +40,9 @@ ROUNDS, HALVINGS = 4, 6
 
 SETTLED = 0.1
 """Steps of logarithms of precisions below which they are known: the next would be its square."""
+
+ROUNDING = 1e-9
+"""By how much L may fall, relative to its size."""
 
 LONGEST, FAR = 3.0, 0.8
 """The longest step, and the Newton step from which that is taken upwards: where a block vanishes,
@@ -81,14 +84,11 @@ class Evidence:
     members: BoolArray
     weak: float
 
-    def precision(self, penalties: FloatArray) -> FloatArray:
-        """The precision of each weight, ``(p,)``."""
-        return precision_of(self.members, penalties, self.weak)
-
     def at(self, penalties: FloatArray) -> Optimum:
         """The weights that are best for given precisions of the blocks."""
-        precision = self.precision(penalties)
-        kept = ~self.members[penalties >= NARROWEST].any(axis=0)
+        precision = precision_of(self.members, penalties, self.weak)
+        gone: BoolArray = np.any(self.members[penalties >= NARROWEST], axis=0)
+        kept: BoolArray = ~gone
         some = slice(None) if kept.all() else np.flatnonzero(kept)
         system = self.information[some][:, some].copy()
         system.flat[:: len(system) + 1] += precision[some]
@@ -112,18 +112,24 @@ class Evidence:
                 penalties = np.where(dropped, NARROWEST, penalties)
                 found = self.at(penalties)
                 continue
-            moved = penalties
-            for _ in range(HALVINGS):
-                moved = np.clip(penalties * np.exp(step), WIDEST, highest)
-                new = self.at(moved)
-                if new.value >= found.value - 1e-9 * abs(found.value):
-                    break
-                step = step / 2
+            moved, new = self._shortened(penalties, step, found, highest)
             change = np.abs(np.log(moved / penalties)).max()
             penalties, found = moved, new
             if change < SETTLED:
                 break
         return penalties, found, float(np.abs(np.log(penalties / begin)).max())
+
+    def _shortened(
+        self, penalties: FloatArray, step: FloatArray, found: Optimum, highest: FloatArray | float
+    ) -> tuple[FloatArray, Optimum]:
+        """Precisions after a step, halved until L does not fall, and the weights there."""
+        for _ in range(HALVINGS):
+            moved = np.clip(penalties * np.exp(step), WIDEST, highest)
+            new = self.at(moved)
+            if new.value >= found.value - ROUNDING * abs(found.value):
+                return moved, new
+            step = step / 2
+        return penalties, found
 
     def _step(self, penalties: FloatArray, at: Optimum) -> tuple[FloatArray, BoolArray]:
         """A step of log lambda ``(blocks,)``, and which blocks vanish instead."""
@@ -139,15 +145,15 @@ class Evidence:
         weights = members * at.weights[at.kept]
         sizes, traces = (weights**2).sum(axis=1), members @ np.diag(inverse)
         effective = members.sum(axis=1) - precisions * traces
-        dropped[alive] = effective < DROPPED
         gradient = (effective - precisions * sizes) / 2
+        dropped[alive] = effective < DROPPED
         curvature = weights @ inverse @ weights.T + members @ inverse**2 @ members.T / 2
         curvature *= np.outer(precisions, precisions)
         curvature -= np.diag(precisions * (sizes + traces) / 2)
         if np.linalg.eigvalsh(curvature)[-1] < 0:
             own = np.linalg.solve(-curvature, gradient)
         else:
-            own = np.log(np.maximum(effective, DROPPED) / (precisions * np.maximum(sizes, 1e-300)))
+            own = np.log(np.maximum(effective, 1e-300) / (precisions * np.maximum(sizes, 1e-300)))
         own = np.where(own > FAR, LONGEST, own)
         step[alive] = np.clip(own, -LONGEST, LONGEST)
         return step, dropped
@@ -155,5 +161,4 @@ class Evidence:
 
 def precision_of(members: BoolArray, penalties: FloatArray, weak: float) -> FloatArray:
     """The precision of each weight, ``(p,)``: that of its block, or `weak`."""
-    inside = members.any(axis=0) if len(members) else np.zeros(members.shape[1], dtype=bool)
-    return np.where(inside, penalties @ members, weak)
+    return np.where(members.any(axis=0), penalties @ members, weak)

@@ -105,7 +105,7 @@ def _best_share(sample: Sample, simple: FloatArray, rich: FloatArray) -> float:
         g = by_softmax(base + w * change)
         mean = np.einsum("kn,kn->n", g, change)
         square = np.einsum("kn,kn->n", g, change**2)
-        return sample.weights @ (mean - own), sample.weights @ (square - mean**2)
+        return float(sample.weights @ (mean - own)), float(sample.weights @ (square - mean**2))
 
     low, high = 0.0, 1.0
     if slopes(high)[0] <= 0:

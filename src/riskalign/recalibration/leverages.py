@@ -36,12 +36,9 @@ class Leverages:
 
     def __call__(self, features: Features) -> FloatArray:
         """J V J' of some rows, ``(K, K, n)``."""
-        S, B, K, n = features.shape
+        S, _, K, n = features.shape
         one, other, z = self._classes.first, self._classes.second, features.crossed
-        if z is None:
-            Z = np.zeros((len(one), n))
-        else:
-            Z = self._pairs @ (z[one] * z[other])
+        Z = np.zeros((len(one), n)) if z is None else self._pairs @ (z[one] * z[other])
         # What a shared feature meets in other classes; half of what it meets in shared features,
         # because both orders of two classes are added.
         met = np.einsum("st,tkn->skn", self._shared / 2, features.shared)

@@ -23,7 +23,7 @@ BEGIN = 10.0
 FEW = 200_000
 """Rows times classes from which the shared weights are first fitted to."""
 
-STILL, SETTLED = 1e-6, 0.01
+STILL, SETTLED = 1e-4, 0.01
 """Gains of the log-likelihood of all rows, and steps of logarithms of precisions, from which
 the fit is done."""
 
@@ -76,7 +76,7 @@ class Newton:
             precision = self.precision()
             move = self._mean + best.weights - theta
             kept = move * best.kept
-            gain = kept @ (information @ kept + precision * kept) / 2
+            gain = float(kept @ (information @ kept + precision * kept)) / 2
             theta = theta + self._shortened(theta, move, precision)
             if gain < STILL and change < SETTLED and step >= FIXED_STEPS:
                 break
@@ -84,18 +84,19 @@ class Newton:
 
     def _beginning(self) -> FloatArray:
         """The best weights of shared features alone, by some of the rows if there are many."""
-        S, B, n_classes, n = self._features.shape
+        S, _, n_classes, n = self._features.shape
         every = int(np.ceil(n * n_classes / FEW))
         start = self._mean.copy()
-        if every == 1 and len(start) == S:
-            return start
         rows = slice(None, None, every)
-        features = replace(self._features.take(rows), own=self._features.own[:0], crossed=None)
         weights = self._weights[rows]
+        if (every == 1 and len(start) == S) or not weights.any():
+            return start
+        features = replace(self._features.take(rows), own=self._features.own[:0], crossed=None)
         few = Newton(features, self._labels[rows], weights, self._blocks[:S])
         start[:S] = few.run()[0]
         none = np.zeros(len(start))
-        return start if self.loss(start, none) < self.loss(self._mean, none) else self._mean
+        before = self.loss(self._mean, none)
+        return start if self.loss(start, none) < before else self._mean
 
     @property
     def features(self) -> Features:

@@ -12,8 +12,9 @@ effective number of parameters of a block,
 
     lambda <- gamma / |theta|^2,    gamma = p - lambda tr(H^{-1}),
 
-between Newton steps. A block without evidence gets an ever larger precision and vanishes, so that
-the number of classes needs no limit by hand.
+and are learnt anew at every Newton step (`riskalign.recalibration.evidence`). A block without
+evidence gets an ever larger precision and vanishes, so that the number of classes needs no limit by
+hand.
 
 References
 ----------
@@ -36,7 +37,7 @@ from riskalign.data.sample import Sample
 from riskalign.equations.arrays import FloatArray, IntArray, floored_log
 from riskalign.recalibration.forms import Features, Form, blocks_of
 from riskalign.recalibration.leverages import Leverages
-from riskalign.recalibration.newton import INFORMED, STEPS, Newton
+from riskalign.recalibration.newton import INFORMED, Newton
 from riskalign.smoothing.threads import one_blas_thread
 
 CHUNK = 4_000_000
@@ -48,8 +49,8 @@ LEFT_OUT_CHUNK = 100_000
 MOST_LEFT_OUT = 30
 """Classes up to which rows are left out of the fit: each takes a K x K system."""
 
-FEW_STEPS = 8
-"""Newton steps, about, where no precisions are learnt."""
+USUAL_STEPS, FEW_STEPS = 15, 8
+"""Newton steps, about, where precisions are learnt, and where none are."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +172,7 @@ def announce_fits(sample: Sample, form: Form, times: int = 1) -> None:
     n_weights = len(blocks_of(form, n_classes))
     n_features = n * n_classes * (len(form.shared) + len(form.own) + form.crossed)
     n_entries = min(n * n_weights**2, INFORMED)
-    n_steps = STEPS if form.own else FEW_STEPS
+    n_steps = USUAL_STEPS if form.own else FEW_STEPS
     announce_scaling((n, n_classes), n_steps, n_features, n_entries, n_weights, times)
 
 

@@ -122,15 +122,17 @@ class Advice:
 
         Parameters
         ----------
-        source : the path of the file, and the options with which it is read
+        source : the path of the file, and the options with which it is read; with "--save" the
+            calibrator is stored, because the file is not rewritten
         """
         if self.chosen is None or not source:
             return ""
         path, *reading = source
         file = Path(path)
-        output = file.with_name(f"{file.stem}-calibrated{file.suffix}")
-        names = [_operand(str(each)) for each in (file, output)]
-        words = ["riskalign", "calibrate", names[0], "-o", names[1]]
+        words = ["riskalign", "calibrate", _operand(path)]
+        if "--save" not in reading:
+            output = file.with_name(f"{file.stem}-calibrated{file.suffix}")
+            words += ["-o", _operand(str(output))]
         return shlex.join([*words, "--method", self.chosen.method, *reading])
 
     def to_dict(self) -> dict[str, Any]:

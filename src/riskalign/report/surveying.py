@@ -27,15 +27,15 @@ from riskalign.sketches.batches import sketch_of_batches
 from riskalign.sketches.sketch import CalibrationSketch
 
 MANY = 100
-"""Classes up to which every class is estimated unless a notion is asked for; of more, those with
-the most evidence are."""
+"""With up to so many classes, all are estimated; with more, those with the most evidence are,
+unless a notion is asked for."""
 
 WORST = 20
 """Classes that are estimated if there are many."""
 
 FEW = 20
-"""Classes up to which recalibration is judged by the worst answer; of more, by the confidence,
-whose error takes a moment."""
+"""With up to so many classes, recalibration is judged by the worst answer; with more, by the
+confidence, which is estimated quickly."""
 
 QUICK = ("temperature", "kernel")
 """Calibrators that are tried if there are many classes: vector scaling takes too long then, and
@@ -45,8 +45,8 @@ ADVISED = 2_000
 """Rows on which they are tried."""
 
 TEST_TERMS, FEWEST = 20_000_000, 1_000
-"""Samples times classes times label sets that the test of a report may take, a few seconds; and
-samples that it takes in any case."""
+"""The test of a report may take so many samples times classes times label sets, which is a few
+seconds; it takes at least so many samples."""
 
 
 def summarize(

@@ -220,9 +220,12 @@ def _sentences(
     if screen.impossible and not screen.hard:
         rows = "1 row" if screen.impossible == 1 else f"{screen.impossible:,} rows"
         slope = ", and so do slope and intercept" if result and result.binary else ""
+        happened = f"What happened had the predicted probability 0 in {rows}"
+        if not screen.classes:  # only the confidence is known
+            happened = f"The model was 100% sure and wrong, or 0% sure and right, in {rows}"
         yield (
-            f"What happened had the predicted probability 0 in {rows}. The log loss, which is "
-            f"infinite there, counts a probability of {FLOOR:g} instead and depends on it{slope}."
+            f"{happened}. The log loss, which is infinite there, counts a probability of "
+            f"{FLOOR:g} instead and depends on it{slope}."
         )
 
 
@@ -332,9 +335,13 @@ def _share_of_risk(screen: Screen, loss: str) -> str:
 
 
 def _details(answers: Sequence[Answer]) -> Iterator[Row]:
-    """What is behind the numbers: squared errors, risk, smoothing."""
+    """What is behind the numbers: squared errors, risk, smoothing.
+
+    Those of several answers have a head each, and are indented below it.
+    """
     for answer in answers:
-        title = NOTIONS[answer.result.notion].title
+        if len(answers) > 1:
+            yield Row(NOTIONS[answer.result.notion].title, "")
         for row in answer.told.details:
-            name = f"{title}: {row.name}" if len(answers) > 1 else row.name
+            name = f"  {row.name}" if len(answers) > 1 else row.name
             yield Row(name, row.value, row.interval, row.note, row.help)

@@ -160,7 +160,13 @@ def sketch_of_batches(
     """The sketch of batches; parameters as for `calibration_error_of_batches`."""
     sketch: CalibrationSketch | None = None
     first = 0
-    for y, p, *weight in batches:
+    for batch in batches:
+        if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
+            raise TypeError(
+                "`batches` must yield (y_true, y_prob) or (y_true, y_prob, sample_weight); found "
+                f"{_described(batch)}."
+            )
+        y, p, *weight = batch
         try:
             if sketch is None:
                 known = as_batch(
@@ -185,6 +191,11 @@ def sketch_of_batches(
     if sketch is None:
         raise ValueError("`batches` is empty: there are no rows.")
     return sketch
+
+
+def _described(batch: object) -> str:
+    kind = type(batch).__name__
+    return f"a {kind} of {len(batch)}" if isinstance(batch, tuple | list) else kind
 
 
 def _gathered(

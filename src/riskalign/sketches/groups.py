@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from decimal import Decimal
 from threading import Event
 from typing import Any
 
@@ -162,7 +163,7 @@ def sketches_of(blobs: dict[Any, bytes], *, grouped: bool) -> Any:
 
 def _rank(key: Any) -> tuple[bool, str, Any]:
     """Order of groups: by type and value, missing values last."""
-    comparable = isinstance(key, int | float | str | bytes) or hasattr(key, "isoformat")
+    comparable = isinstance(key, int | float | Decimal | str | bytes) or hasattr(key, "isoformat")
     return (
         key is None,
         "" if isinstance(key, int | float) else type(key).__name__,

@@ -33,6 +33,9 @@ from riskalign.smoothing.tiles import Centres
 OFFSET = 1.0
 """Added to values while they are summed: sums of one sign lose nothing to cancellation."""
 
+HELD = 20_000_000
+"""Averages of several bandwidths that are held at once."""
+
 SEEN = 16
 """Rows that are compared first, where columns may be equal."""
 
@@ -134,25 +137,48 @@ class DenseSmoother:
         return found
 
     def with_squares(
-        self, values: Mapping[int, FloatArray], tuning: Tuning, slow: int = 0
+        self, values: Mapping[int, FloatArray], tuning: Tuning
     ) -> dict[int, tuple[FloatArray, FloatArray]]:
         """See `Smoother.with_squares`."""
-        h, result = tuning.bandwidth, {}
-        for k, own in values.items():
-            problem = flattened(self._problems[k], tuning.flattening)
-            every, (columns, places) = np.arange(len(problem.labels)), distinct_columns(own)
-            fast = places[: len(places) - slow].max(initial=-1) + 1
-            slowly = columns.shape[1] - int(fast) if self._dtype == np.float32 else 0
-            (average,) = self._at_own(
-                problem, self._kernel, columns + OFFSET, [h], every, squares=True, slow=slowly
-            )
-            assert average.squares is not None
-            log_rest = average.log_density + np.log(problem.weights.sum() - problem.units)
-            log_own = np.log(lone_weights(problem)) + self._kernel.log_peak(problem.points, h)
-            share = shrunk(log_rest, log_own)
-            mean = (average.mean[:, places] - OFFSET) * share[:, None]
-            result[k] = mean, np.minimum(average.squares * share**2, 1.0)
+        ((_, result),) = self.each_with_squares(values, [tuning])
         return result
+
+    def each_with_squares(
+        self, values: Mapping[int, FloatArray], tunings: Sequence[Tuning], slow: int = 0
+    ) -> Iterator[tuple[Tuning, dict[int, tuple[FloatArray, FloatArray]]]]:
+        """See `Smoother.each_with_squares`."""
+        for group in _by_flattening(sorted(tunings, key=lambda tuning: tuning.flattening)):
+            at_once = max(1, HELD // max(1, *(own.size for own in values.values())))
+            for start in range(0, len(group), at_once):
+                some = group[start : start + at_once]
+                parts = [self._with_squares(k, own, some, slow) for k, own in values.items()]
+                for tuning, *found in zip(some, *parts, strict=True):
+                    yield tuning, dict(zip(values, found, strict=True))
+
+    def _with_squares(
+        self, number: int, values: FloatArray, tunings: Sequence[Tuning], slow: int
+    ) -> Iterator[tuple[FloatArray, FloatArray]]:
+        """Averages and squares of one problem at tunings of one flattening."""
+        problem = flattened(self._problems[number], tunings[0].flattening)
+        every, (columns, places) = np.arange(len(problem.labels)), distinct_columns(values)
+        fast = int(places[: len(places) - slow].max(initial=-1)) + 1
+        bandwidths = [tuning.bandwidth for tuning in tunings]
+        averages = self._at_own(
+            problem,
+            self._kernel,
+            columns + OFFSET,
+            bandwidths,
+            every,
+            squares=True,
+            slow=columns.shape[1] - fast if self._dtype == np.float32 else 0,
+        )
+        rest, log_units = problem.weights.sum() - problem.units, np.log(lone_weights(problem))
+        for h, average in zip(bandwidths, averages, strict=True):
+            assert average.squares is not None
+            log_own = log_units + self._kernel.log_peak(problem.points, h)
+            share = shrunk(average.log_density + np.log(rest), log_own)
+            mean = ((average.mean - OFFSET) * share[:, None])[:, places]
+            yield mean, np.minimum(average.squares * share**2, 1.0)
 
     def squares(self, numbers: Sequence[int], tuning: Tuning) -> dict[int, FloatArray]:
         """See `Smoother.squares`."""

@@ -83,7 +83,7 @@ class Step:
         return float(self.tilt.min())
 
     def factors(self, dtype: npt.DTypeLike) -> Floats | None:
-        """What powers of the other's weights are multiplied by ``(n,)``, None if by one."""
+        """The factors ``(n,)`` of powers of the other's weights; None if all are one."""
         factors = np.exp(self.tilt).astype(dtype)
         return None if (factors == 1).all() else factors
 
@@ -96,10 +96,12 @@ class Chain:
     ----------
     power : of the family's scores, whose exponential is the base
     members : powers of the base, ascending, and the bandwidths' steps from the family's scores
+    squared : whether squares of weights are summed too, and must neither vanish nor overflow
     """
 
     power: float
     members: Sequence[tuple[int, Step]]
+    squared: bool = False
 
     @property
     def highest(self) -> int:
@@ -118,6 +120,9 @@ class Chain:
     @property
     def is_close(self) -> bool:
         """Whether tilts leave the largest weights far above those that count as nothing."""
+        if self.squared:
+            lowest = min(step.least_tilt for _, step in self.members)
+            return lowest >= STEEPEST / 2 and self._leaves_room(0)
         return self._leaves_room(self._most_doublings)
 
     @property
@@ -160,12 +165,14 @@ class Family:
         return (step for chain in self.chains for _, step in chain.members)
 
 
-def make_families(bandwidths: Sequence[Bandwidth]) -> list[Family]:
+def make_families(bandwidths: Sequence[Bandwidth], *, squared: bool = False) -> list[Family]:
     """Bandwidths by the product that they share.
 
-    A family's scores are those of its narrowest chain, exact where it matters.
+    A family's scores are those of its narrowest chain, exact where it matters. Bandwidths whose
+    weights are squared have an exponential each.
     """
-    groups = _groups(bandwidths)
+    widest_first = sorted(range(len(bandwidths)), key=lambda i: -bandwidths[i].h)
+    groups = [[(1, i)] for i in widest_first] if squared else _groups(bandwidths)
     families = []
     while groups:
         power, widest = groups[-1][0]
@@ -173,7 +180,7 @@ def make_families(bandwidths: Sequence[Bandwidth]) -> list[Family]:
         scale, bias = reference.scale / power, reference.bias / power
         chains, apart = [], []
         for group in reversed(groups):
-            chain = _chain(scale, bias, bandwidths, group)
+            chain = replace(_chain(scale, bias, bandwidths, group), squared=squared)
             if chain.is_close:
                 chains.append(chain)
             else:

@@ -356,7 +356,7 @@ class GridSmoother:
             yield found if rows is None else {k: own[rows] for k, own in found.items()}
 
     def with_squares(
-        self, values: Mapping[int, FloatArray], tuning: Tuning, slow: int = 0
+        self, values: Mapping[int, FloatArray], tuning: Tuning
     ) -> dict[int, tuple[FloatArray, FloatArray]]:
         """See `Smoother.with_squares`."""
         if tuning.bandwidth < resolution_of(self._kernel):
@@ -365,6 +365,13 @@ class GridSmoother:
         means, squares = stack.with_squares(np.concatenate(list(values.values())), tuning)
         both = zip(stack.split(means), stack.split(squares), strict=True)
         return dict(zip(values, both, strict=True))
+
+    def each_with_squares(
+        self, values: Mapping[int, FloatArray], tunings: Sequence[Tuning], slow: int = 0
+    ) -> Iterator[tuple[Tuning, dict[int, tuple[FloatArray, FloatArray]]]]:
+        """See `Smoother.each_with_squares`; nodes are few, and none is left out."""
+        for tuning in tunings:
+            yield tuning, self.with_squares(values, tuning)
 
     def squares(self, numbers: Sequence[int], tuning: Tuning) -> dict[int, FloatArray]:
         """See `Smoother.squares`."""

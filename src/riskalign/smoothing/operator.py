@@ -100,11 +100,16 @@ class Smoother(Protocol):
         """
 
     def with_squares(
-        self, values: Mapping[int, FloatArray], tuning: Tuning, slow: int = 0
+        self, values: Mapping[int, FloatArray], tuning: Tuning
     ) -> dict[int, tuple[FloatArray, FloatArray]]:
-        """W v and s of one tuning, by the problem's number: `averages` and `squares` in one.
+        """W v and s of one tuning, by the problem's number: `averages` and `squares` in one."""
 
-        The last `slow` columns are smooth functions of the prediction: where rows are many, some of
+    def each_with_squares(
+        self, values: Mapping[int, FloatArray], tunings: Sequence[Tuning], slow: int = 0
+    ) -> Iterator[tuple[Tuning, dict[int, tuple[FloatArray, FloatArray]]]]:
+        """`with_squares` of several tunings, in any order.
+
+        The last `slow` columns are smooth functions of the prediction. Where rows are many, some of
         them may stand for all in the averages of these columns.
         """
 

@@ -88,9 +88,8 @@ class Centres:
         self._largest_sum = max(float(sums.max(initial=1.0)), 1.0)
         log_weights = np.log(self._samples[order.samples])
         self._bandwidths = list(self._make_bandwidths(bandwidths, log_weights))
-        self._families = [
-            family.silencing(order.filling) for family in make_families(self._bandwidths)
-        ]
+        families = make_families(self._bandwidths, squared=squares)
+        self._families = [family.silencing(order.filling) for family in families]
         factors = {
             step.position: step.factors(self._dtype)
             for family in self._families
@@ -305,7 +304,7 @@ class Centres:
     def _weights(
         self, family: Family, logs: Floats, lowest: float
     ) -> Iterator[tuple[Step, Floats]]:
-        """Weights of every bandwidth of a family, but for their factors.
+        """Weights of every bandwidth of a family, without their factors.
 
         No score in `logs` is below `lowest`, but those of left-out samples and silent centres.
         Each array is overwritten by the next.

@@ -136,7 +136,7 @@ class CalibrationError(Metric):
         **options: Any,
     ) -> None:
         super().__init__(**options)
-        given = classes if classes is None or isinstance(classes, int) else tuple(classes)
+        given = tuple(classes) if isinstance(classes, Iterable) else classes
         sketch = CalibrationSketch(notion, given, exact_limit=exact_limit, bits=bits)
         settings = sketch._state.settings
         limit = settings.limit if exact_limit is not None or settings.asked.joint else 0
@@ -289,7 +289,8 @@ class CalibrationError(Metric):
         one_column = preds.dim() > 1 and preds.shape[1] == 1 and target.shape == expected
         if self._asked.is_one_class and (one_column or preds.shape == target.shape):
             p = p.sigmoid() if self.from_logits else p
-            p = torch.stack([1 - p, p], -1).reshape(-1, 2)
+            # A probability may lie above 1 by rounding; that of the other class is then 0.
+            p = torch.stack([(1 - p).clamp(min=0), p], -1).reshape(-1, 2)
         elif preds.dim() < 2 or preds.shape[1] != self.n_classes or target.shape != expected:
             raise ValueError(self._wrong_shapes(preds, target))
         else:

@@ -11,6 +11,9 @@ import numpy as np
 from riskalign.equations.arrays import FloatArray, IntArray
 
 SCIENTIFIC = re.compile(r"-?\d\.\d+e[+-]\d\d", re.IGNORECASE)
+SHOWN = 60
+"""Letters of an unknown label that an error shows."""
+
 LARGEST = 2.0**53
 """Numbers below are told apart as floats."""
 
@@ -131,17 +134,18 @@ class UnknownLabelError(ValueError):
 
     def __init__(self, label: object, n_classes: int, names: Sequence[str] | None) -> None:
         self.label = label
+        shown = repr(label) if len(repr(label)) <= SHOWN else f"{repr(label)[:SHOWN]}..."
         if spelled(label) == "":
             super().__init__("the label is empty. Drop unlabelled rows.")
         elif names is None:
             super().__init__(
-                f"the label {label!r} is not one of 0 to {n_classes - 1}. Give the classes in the "
+                f"the label {shown} is not one of 0 to {n_classes - 1}. Give the classes in the "
                 "order of the predictions, such as --classes "
                 f"{'no,yes' if n_classes == 2 else 'a,b,c'}."
             )
         else:
-            shown = ", ".join(map(repr, names[:8])) + (", ..." if len(names) > 8 else "")
+            known = ", ".join(map(repr, names[:8])) + (", ..." if len(names) > 8 else "")
             super().__init__(
-                f"the label {label!r} is not one of the classes {shown}. Rename the columns of "
+                f"the label {shown} is not one of the classes {known}. Rename the columns of "
                 "predictions, or give the classes in their order with --classes."
             )
