@@ -18,8 +18,8 @@ from riskalign.display.averages import (
     BinarySummary,
     Overconfidence,
 )
-from riskalign.display.described import Described
 from riskalign.display.frames import data_frame
+from riskalign.display.printed import Printed
 from riskalign.equations.arrays import FloatArray
 from riskalign.equations.evidence import ClassEvidence
 from riskalign.methods.curve import ReliabilityCurve
@@ -61,7 +61,7 @@ class Interval:
 
 
 @dataclass(frozen=True, repr=False)
-class CalibrationResult(Described):
+class CalibrationResult(Printed):
     """A calibration error with everything it was computed from.
 
     Attributes

@@ -336,8 +336,9 @@ class TestProcess:
             "        if name == 'riskalign.cli.commands':\n"
             "            raise KeyboardInterrupt\n"
             "sys.meta_path.insert(0, Finder())\n"
-            "from riskalign.cli import main\n"
-            f"sys.exit(main(['report', {str(file)!r}]))"
+            "from riskalign_command import main\n"
+            f"sys.argv = ['riskalign', 'report', {str(file)!r}]\n"
+            "sys.exit(main())"
         )
         found = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, check=False, timeout=300

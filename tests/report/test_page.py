@@ -15,10 +15,11 @@ from riskalign.data import state as states
 from riskalign.display.numbers import MINUS, percent, points
 from riskalign.equations.losses import L2
 from riskalign.equations.problem import Problem
-from riskalign.report import sections, summarize, surveying, words
+from riskalign.report import sections, summarize, surveying
 from riskalign.report.diagrams import GRID, Bins, Counts
 from riskalign.report.page import Provenance, to_html
 from riskalign.report.text import text_lines
+from riskalign.report.words import tell
 
 HOSTILE = ("</script><script>alert(1)</script>", "\"'><img src=x onerror=alert(1)>", "日本語 & <b>")
 
@@ -87,7 +88,7 @@ class TestPage:
         names = [d["name"] for d in page.data["diagrams"]]
         assert names == [
             "the predicted class",
-            *(f"class {HOSTILE[k]}" for k in screen.class_order),
+            *(f"class {HOSTILE[line.number]}" for line in tell(screen).classes),
         ]
         assert all(name in page.text["class-table"] for name in HOSTILE)
         assert "<file>&.csv" in page.text["title"]
@@ -118,11 +119,11 @@ class TestPage:
             assert row.interval in text
         for value in (percent(screen.scores.accuracy), points(screen.scores.ece_by_chance)):
             assert value in text
-        assert words.headline(screen) in page.text["h1"]
-        for sentence in words.sentences(screen):
+        assert tell(screen).headline in page.text["h1"]
+        for sentence in tell(screen).sentences:
             assert " ".join(sentence.split()).replace("<=", "\u2264") in text
-        for k in screen.class_order:
-            assert words.class_cells(screen, k)[3] in text
+        for line in tell(screen).classes:
+            assert line.cells(18)[3] in text
 
     def test_where_it_comes_from(self, page):
         footer = page.text["footer"]
@@ -131,7 +132,7 @@ class TestPage:
 
     def test_data_are_the_screen_s(self, page, screen):
         data = page.data
-        order = screen.class_order
+        order = [line.number for line in tell(screen).classes]
         expected = [screen.top_diagram, *(screen.class_errors[k].diagram for k in order)]
         assert [d["tab"] for d in data["diagrams"]] == ["confidence", *["classes"] * 3]
         np.testing.assert_allclose(data["grid"], GRID, atol=1e-6)
@@ -143,7 +144,7 @@ class TestPage:
 
     def test_rows_are_ordered_by_evidence(self, page, screen):
         shown = [int(row["data-number"]) for row in page.attributes("tr") if "data-number" in row]
-        assert shown == screen.class_order
+        assert shown == [line.number for line in tell(screen).classes]
 
     def test_the_same_input_makes_the_same_page(self, screen, page):
         assert to_html(screen, ORIGIN) == page.raw

@@ -12,19 +12,19 @@ import numpy as np
 import pytest
 
 import riskalign as ra
-from riskalign.cli.gates import Check, Limit, check_gates, check_limit
+from riskalign.cli.gates import Limit, check_gates, check_limit
 from riskalign.cli.meter import Meter
 from riskalign.display import svg
 from riskalign.display.judgement import Thresholds, judge
 from riskalign.methods import KernelSmoother
 from riskalign.recalibration.gains import Gain
-from riskalign.report import Options, screen_of, summarize, survey, words
+from riskalign.report import Options, screen_of, summarize, survey
 from riskalign.report.advice import Advice
-from riskalign.report.exchange import to_csv, to_json, to_junit, to_markdown
+from riskalign.report.exchange import Check, to_csv, to_json, to_junit, to_markdown
 from riskalign.report.page import to_html
 from riskalign.report.sections import class_section
-from riskalign.report.surveying import stages
 from riskalign.report.text import text_lines
+from riskalign.report.words import tell
 from riskalign.sketches.batches import sketch_of_batches
 
 QUICK = {"pictures": False, "advice": False}
@@ -46,9 +46,14 @@ def text_of(screen, **options):
     return "\n".join(lines)
 
 
+def by_number(screen):
+    """What is said of each class, in their own order."""
+    return sorted(tell(screen).classes, key=lambda line: line.number)
+
+
 def said(screen):
     """The sentences, on one line."""
-    return " ".join(words.sentences(screen))
+    return " ".join(tell(screen).sentences)
 
 
 class TestWords:
@@ -58,7 +63,7 @@ class TestWords:
         text = text_of(screen)
         assert "typical gap, confidence" in text
         assert "typical gap, per class" in text
-        assert words.headline(screen).upper().split()[0] in text
+        assert tell(screen).headline.upper().split()[0] in text
 
     def test_units_are_points_and_squares_are_details(self, screen):
         plain, verbose = text_of(screen), text_of(screen, verbose=True)
@@ -165,7 +170,7 @@ class TestWords:
     def test_nothing_denies_what_the_test_finds(self, screen, high, headline, size):
         wide = replace(screen.result, value=0.0, interval=(0.0, high), evidence=None)
         found = replace(screen, result=wide, top=None, evidence=None)
-        assert words.headline(found) == f"Class probabilities are {headline}"
+        assert tell(found).headline == f"Class probabilities are {headline}"
         assert "The interval of the typical gap reaches 0: the typical gap between" in said(found)
         assert "no evidence" not in said(found)
         assert size in said(found)
@@ -174,26 +179,28 @@ class TestWords:
         wide = replace(screen.result, value=0.0, interval=(0.0, 0.1), evidence=None)
         found = replace(screen, result=wide, evidence=None)
         assert found.verdict_of(screen.top).significant
-        assert "class probabilities are miscalibrated, by an unclear" in words.headline(found)
+        assert "class probabilities are miscalibrated, by an unclear" in tell(found).headline
         assert "no evidence" not in said(found)
 
     def test_a_loss_without_points(self, screen):
         wide = replace(screen.result, loss="kl", interval=(0.0, 0.1), evidence=None)
         found = replace(screen, result=wide, top=None, evidence=None)
-        assert "are miscalibrated, by an unclear amount" in words.headline(found)
+        assert "are miscalibrated, by an unclear amount" in tell(found).headline
         assert "The interval of the calibration error reaches 0" in said(found)
         assert wide.gap_row().note == "the interval reaches 0"
-        assert "are not shown to be off" in words.headline(replace(found, test=None))
+        assert "are not shown to be off" in tell(replace(found, test=None)).headline
 
     def test_an_interval_that_reaches_0_does_not_deny_what_else_is_known(self, screen):
         """Classes that are off, or a slope: there are rows enough to tell that, not how much."""
         wide = replace(screen.result, interval=(0.0, 0.1))
-        assert "miscalibrated, by an unclear amount" in words.headline(
-            replace(screen, result=wide, top=None, test=None)
+        assert (
+            "miscalibrated, by an unclear amount"
+            in tell(replace(screen, result=wide, top=None, test=None)).headline
         )
         unknown = replace(wide, evidence=None)
-        assert "unclear: too few rows to tell" in words.headline(
-            replace(screen, result=unknown, top=None, test=None)
+        assert (
+            "unclear: too few rows to tell"
+            in tell(replace(screen, result=unknown, top=None, test=None)).headline
         )
 
 
@@ -208,7 +215,7 @@ class TestTwoClasses:
         assert "are too extreme (slope 0.80, 95% CI 0.71 to 0.89), but the data do not" in said(
             found
         )
-        assert "miscalibrated, by an unclear amount" in words.headline(found)
+        assert "miscalibrated, by an unclear amount" in tell(found).headline
 
     def test_a_factor_without_a_large_gap_is_named_as_the_reason(self):
         """The badge of the page has the words of the text."""
@@ -266,14 +273,14 @@ class TestClasses:
     def test_shares_are_errors_over_the_total(self, screen):
         total = screen.result.value
         for k, error in enumerate(screen.result.per_class.tolist()):
-            assert screen.share(k) == pytest.approx(max(error, 0) / total)
+            assert by_number(screen)[k].share == pytest.approx(max(error, 0) / total)
 
     def test_a_share_of_a_negative_error_is_0(self, screen):
         per_class = np.array([0.03, -0.01, 0.01])
         result = replace(screen.result, per_class=per_class, value=0.03)
         errors = {k: replace(screen.class_errors[k], value=v) for k, v in enumerate(per_class)}
         found = replace(screen, result=result, class_errors=errors)
-        assert [found.share(k) for k in range(3)] == pytest.approx([1.0, 0.0, 1 / 3])
+        assert [line.share for line in by_number(found)] == pytest.approx([1.0, 0.0, 1 / 3])
 
     def test_rare_classes_are_no_findings(self):
         """A calibrated model of 60 classes, most of them with a few rows."""
@@ -293,7 +300,7 @@ class TestClasses:
         q /= q.sum(axis=1, keepdims=True)
         y = (q.cumsum(axis=1) > rng.random((3_000, 1))).argmax(axis=1)
         found = summarize(y, p, **QUICK)
-        assert found.class_order[0] == 4
+        assert tell(found).classes[0].number == 4
         assert found.evidence.directions[4].startswith("too")
         assert found.evidence.gaps[4] > 0.05
         assert re.search(r"^  4 .*too \w+$", text_of(found), re.MULTILINE)
@@ -312,7 +319,7 @@ class TestClasses:
         found = summarize(three.y_true, three.y_prob, **QUICK)
         note = 'Of 3 classes, the 2 with the most evidence are estimated; the others show "-"'
         assert note in " ".join(text_of(found).split())
-        assert note.replace('"', "&quot;") in class_section(found)
+        assert note.replace('"', "&quot;") in class_section(found, tell(found))
 
     @pytest.mark.parametrize(
         ("off", "words"), [(1, "1 of 3 classes is"), (2, "2 of 3 classes are")]
@@ -320,7 +327,8 @@ class TestClasses:
     def test_the_number_of_a_caption(self, screen, off, words):
         found = replace(screen.evidence, p_values=np.where(np.arange(3) < off, 0.0, 1.0))
         assert found.findings.sum() == off
-        assert f"{words} off" in class_section(replace(screen, evidence=found))
+        changed = replace(screen, evidence=found)
+        assert f"{words} off" in class_section(changed, tell(changed))
 
 
 class TestSurvey:
@@ -332,7 +340,7 @@ class TestSurvey:
             "scores", "confidence", "classes", "classes", "classes", "p-value", ""]  # fmt: skip
         known = [sum(v is not None for v in vars(each).values()) for each in seen]
         assert known == sorted(known)
-        assert set(stages(seen[-1])) == {"scores", "confidence", "classes", "p-value"}
+        assert set(seen[-1].stages) == {"scores", "confidence", "classes", "p-value"}
         for each in seen[2:]:  # every step can be shown
             text_of(each)
 
@@ -351,7 +359,7 @@ class TestSurvey:
         meter, shares = Meter(), []
         options = Options(n_draws=9, pictures=pictures)
         for each in survey(sketch_of_batches([(y, p)]), options):
-            costs = stages(each)
+            costs = each.stages
             if each.stage:
                 assert each.stage in costs
                 assert each.stage in ("p-value", *list(costs)[:-1])
@@ -380,7 +388,7 @@ class TestSurvey:
         assert found.result.overconfidence.gap == pytest.approx(gap)
         assert found.result.notion == "top-label"
         assert found.diagram.name == "top label"
-        assert "classes" not in words.subject(found)
+        assert "classes" not in tell(found).subject
         text_of(found)
         with pytest.raises(ValueError, match="needs the probabilities of all classes"):
             summarize(right, confidence, top_label=True, notion="classwise")
@@ -574,13 +582,13 @@ class TestSmallErrors:
         fair = ra.datasets.calibrated(300, 4, seed=3)
         found = summarize(fair.y_true, fair.y_prob, **QUICK)
         assert found.result.interval[0] == 0
-        assert [found.share(k) for k in range(4)] == [None] * 4
+        assert [line.share for line in by_number(found)] == [None] * 4
         assert "% of the class-wise error" not in said(found)
         whole = ra.calibration_error(fair.y_true, fair.y_prob, confidence=0.95)
         assert [row[5] for row in whole.class_grid()[1:]] == ["-"] * 4
 
     def test_shares_add_up_where_there_is_an_error(self, screen):
-        shares = [screen.share(k) for k in range(3)]
+        shares = [line.share for line in by_number(screen)]
         assert sum(shares) == pytest.approx(1)
 
     def test_a_small_gap_with_a_large_factor_is_not_called_good(self):
@@ -589,7 +597,7 @@ class TestSmallErrors:
         found = summarize((rng.random(20_000) < p / 2).astype(int), p, **QUICK)
         assert found.grade == "poor"
         assert "although by little in percentage points" in said(found)
-        (row,) = (row for row in words.rows(found) if row.name == "typical gap")
+        (row,) = (row for row in tell(found).rows if row.name == "typical gap")
         assert row.note == "poor by the factor"
 
     def test_labels_of_one_class_are_said_to_be(self):
@@ -660,7 +668,7 @@ class TestOneRule:
         uncertain = "How far off class probabilities are as a whole is uncertain: "
         assert uncertain in said(found)
         for k, off in enumerate(screen.evidence.findings):
-            assert words.class_cells(found, k)[4] == ("-" if off else "0")
+            assert by_number(found)[k].typical == ("-" if off else "0")
         grid = found.result.class_grid()
         assert {row[4] for row in grid[1:] if row[6]} == {"-"}
 
@@ -677,7 +685,7 @@ class TestOneRule:
     def test_an_interval_of_several_grades(self, screen):
         result = replace(screen.result, value=0.015, interval=(3 * 0.04**2, 3 * 0.2**2))
         found = replace(screen, result=result, top=None)
-        assert words.headline(found) == "Class probabilities are poor to bad"
+        assert tell(found).headline == "Class probabilities are poor to bad"
         assert result.gap_row().note == "poor to bad"
         (answer,) = json.loads(to_json(found))["verdict"]["answers"]
         assert (answer["grade"], answer["grades_of_interval"]) == ("poor", ["poor", "bad"])
@@ -696,7 +704,7 @@ class TestBins:
         found = summarize(y, p, top_label=top_label, method=method, **QUICK)
         assert "observed frequency of each bin" not in text_of(found)
         assert "observed frequency of each bin" in text_of(found, verbose=True)
-        names = [row.name for row in words.rows(found)]
+        names = [row.name for row in tell(found).rows]
         assert [name for name in names if "ECE" in name or "error" in name] == ["ECE (15 bins)"]
         assert found.result.value == pytest.approx(found.scores.ece)
         page = to_html(found)
@@ -704,7 +712,7 @@ class TestBins:
         assert "<dt>Calibration error" not in page
         assert f'<span class="badge {found.grade}">' in page
         ten = summarize(y, p, method=ra.EqualWidthBins(10, norm="l1"), **QUICK)
-        assert "calibration error" in [row.name for row in words.rows(ten)]
+        assert "calibration error" in [row.name for row in tell(ten).rows]
 
 
 class TestRows:
@@ -718,7 +726,7 @@ class TestRows:
     @pytest.mark.parametrize("options", [{"loss": "kl"}, {"method": KernelSmoother(norm="l1")}])
     def test_rows_have_names_of_their_own(self, three, options):
         found = summarize(three.y_true, three.y_prob, **QUICK, **options)
-        names = [row.name for row in words.rows(found) if "calibration error" in row.name]
+        names = [row.name for row in tell(found).rows if "calibration error" in row.name]
         assert len(names) == len(set(names)) == 2
 
     def test_a_log_loss_has_no_typical_gap(self, three):
@@ -745,7 +753,7 @@ class TestFaultOfOneProbability:
         y = (rng.random(6_000) < 1 / (1 + np.exp(-truth))) * 1
         p = 1 / (1 + np.exp(-slope * truth - shift))
         found = summarize(y, p, pictures=False)
-        return words.headline(found), " ".join(words.sentences(found))
+        return tell(found).headline, " ".join(tell(found).sentences)
 
     def test_the_slope_if_the_mean_is_nearly_right(self):
         headline, text = self.headline(2.0, 0.15)
@@ -765,12 +773,12 @@ class TestFaultOfOneProbability:
         truth = 1 / (1 + np.exp(7 - rng.normal(0, 1.5, 40_000)))
         y = (rng.random(40_000) < truth) * 1
         found = summarize(y, truth**1.3, pictures=False)
-        assert "times too low" in words.headline(found)
+        assert "times too low" in tell(found).headline
 
 
 class TestImpossibleRows:
     def said(self, y, p):
-        return " ".join(words.sentences(summarize(y, p, **QUICK)))
+        return " ".join(tell(summarize(y, p, **QUICK)).sentences)
 
     def test_a_probability_of_0_for_what_happened_is_told(self):
         rng = np.random.default_rng(0)
@@ -789,7 +797,7 @@ class TestImpossibleRows:
         text = self.said(data.y_true, f)
         assert "had the predicted probability 0 in 1 row." in text
         found = summarize([1, 0] * 20, [1.0, 0.7] * 19 + [0.7, 1.0], top_label=True)
-        said = " ".join(words.sentences(found))
+        said = " ".join(tell(found).sentences)
         assert "The model was 100% sure and wrong, or 0% sure and right, in 1 row. The" in said
         assert "slope" not in text
         assert "predicted probability 0" not in self.said(data.y_true, data.y_prob)

@@ -4,15 +4,29 @@ from __future__ import annotations
 
 import argparse
 import dis
+import shlex
 import sys
 import traceback
 import warnings
 from collections.abc import Sequence
 
+from riskalign.cli import calibrate, commands, output, pictures, report, sketches
+from riskalign.cli.parser import make_parser
 from riskalign_command import say
 
 ANSWERED, GATE_FAILED, BAD_INPUT, INTERNAL_ERROR, INTERRUPTED = 0, 1, 2, 3, 130
 """Exit codes. A shell expects 130 of a program that Ctrl-C ended."""
+
+COMMANDS = {
+    "report": report.report,
+    "compare": commands.compare,
+    "plot": pictures.plot,
+    "calibrate": calibrate.calibrate,
+    "demo": commands.demo,
+    "sketch": sketches.sketch,
+    "merge": sketches.merge,
+    "history": sketches.history,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -26,17 +40,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     >>> main(["report", "nothing.csv"])
     2
     """
-    try:  # imports take a while: Ctrl-C may come during them
-        from riskalign.cli.parser import make_parser
-
-        for stream in (sys.stdout, sys.stderr):  # class names may hold letters a terminal lacks
-            reconfigure = getattr(stream, "reconfigure", None)
-            if reconfigure is not None:
-                reconfigure(errors="replace")
-        from riskalign.cli.report import command_line
-
+    for stream in (sys.stdout, sys.stderr):  # class names may hold letters a terminal lacks
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="replace")
+    try:
         options = make_parser().parse_args(arguments)
-        options.line = command_line(sys.argv[1:] if arguments is None else arguments)
+        given = sys.argv[1:] if arguments is None else arguments
+        options.line = shlex.join(["riskalign", *given])
         return _run(options)
     except KeyboardInterrupt:
         say("riskalign: interrupted")
@@ -45,28 +56,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     """Run one command; every exception becomes one line and an exit code that is no verdict."""
-    from riskalign.cli import output
-
     try:
-        from riskalign.cli.calibrate import calibrate
-        from riskalign.cli.commands import compare, demo
-        from riskalign.cli.pictures import plot
-        from riskalign.cli.report import report
-
-        commands = {
-            "report": report,
-            "compare": compare,
-            "plot": plot,
-            "calibrate": calibrate,
-            "demo": demo,
-        }
-        if options.command not in commands:
-            from riskalign.cli import sketches
-
-            commands = {name: getattr(sketches, name) for name in ("sketch", "merge", "history")}
         with warnings.catch_warnings():
             warnings.showwarning = output.print_warning  # type: ignore[assignment]
-            return commands[options.command](options)
+            return COMMANDS[options.command](options)
     except Exception as error:
         if options.debug:
             traceback.print_exc()

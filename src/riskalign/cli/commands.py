@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 
 from riskalign import datasets
 from riskalign.cli.output import check_outputs, print_lines, write_output
 from riskalign.cli.parser import make_parser
 from riskalign.cli.reading import opened, same_rows
-from riskalign.cli.report import command_line, report
+from riskalign.cli.report import report
 from riskalign.testing import compare as compare_models
 
 DEMO_ROWS = 5_000
@@ -49,7 +50,7 @@ def demo(options: argparse.Namespace) -> int:
     page = table.with_suffix(".html")
     print_lines([f"wrote {table}: made-up predictions of an over-confident model", ""])
     command = ["report", str(table), "--html", str(page)]
-    print_lines([f"$ {command_line(command)}", ""])
     arguments = make_parser().parse_args(command)
-    arguments.line = command_line(command)
+    arguments.line = shlex.join(["riskalign", *command])
+    print_lines([f"$ {arguments.line}", ""])
     return report(arguments)

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from riskalign.data.notions import NOTIONS
 from riskalign.display.numbers import number, points
 from riskalign.inference.comparison import Comparison
-from riskalign.report import words
+from riskalign.report.exchange import Check
 from riskalign.report.screen import Screen
+from riskalign.report.words import Answer, tell
 
 LIMIT = re.compile(r"([-+0-9.eE]+)\s*(pts|pt|points|%|raw|x)?")
 RAW, TIMES = "raw", "x"
@@ -80,22 +81,6 @@ def limit_of(text: str) -> Limit:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-@dataclass(frozen=True)
-class Check:
-    """One comparison of a gate.
-
-    Attributes
-    ----------
-    name : what is compared
-    failed : whether the model may not pass
-    message : what was found
-    """
-
-    name: str
-    failed: bool
-    message: str
-
-
 def check_gates(limit: Limit | None, metric: str, upper: bool) -> None:
     """Refuse options that do not go together, before anything is computed."""
     if limit is None:
@@ -132,11 +117,12 @@ def check_limit(screen: Screen, limit: Limit, metric: str, upper: bool) -> list[
         ece = screen.scores.ece
         return [_checked("ECE", option, ece > limit.value, f"ECE {points(ece)} points")]
     if limit.is_factor:
-        return [_check_factor(screen, limit, option, upper)]
+        return [_check_factor(tell(screen).answers[-1], limit, option, upper)]
     checks = []
-    answers = screen.answers if limit.in_points else screen.answers[-1:]
-    for answer in answers:
-        if limit.in_points and not answer.in_points:
+    answers = tell(screen).answers
+    for said in answers if limit.in_points else answers[-1:]:
+        answer = said.result
+        if limit.in_points and not said.told.in_points:
             raise ValueError(
                 f"--fail-above {limit} is in percentage points, which --loss {answer.loss} does "
                 f"not have. Give the limit in the units of the loss, such as 0.01{RAW}."
@@ -155,25 +141,22 @@ def check_limit(screen: Screen, limit: Limit, metric: str, upper: bool) -> list[
             end = "upper" if upper else "lower"
             what = f"{end} {answer.confidence:.0%} limit of the {what}"
         shown = f"{points(value)} points" if limit.in_points else number(value)
-        found = f"{words.about(screen, answer)}: {what} {shown}"
-        checks.append(_checked(words.question(screen, answer), option, value > limit.value, found))
+        found = f"{said.about}: {what} {shown}"
+        checks.append(_checked(said.question, option, value > limit.value, found))
     return checks
 
 
-def _check_factor(screen: Screen, limit: Limit, option: str, upper: bool) -> Check:
+def _check_factor(answer: Answer, limit: Limit, option: str, upper: bool) -> Check:
     """Whether the mean probability of one class is wrong by more than a factor."""
-    answer = screen.answers[-1]
-    if answer.binary is None:
+    binary = answer.result.binary
+    if binary is None:
         raise ValueError(
             f"--fail-above {limit} is about the mean probability of one class, and there are "
             "several here. Give the limit in percentage points, such as 3pts."
         )
-    low, high = answer.binary.factor_interval
+    low, high = binary.factor_interval
     value, end = (high, "upper") if upper else (low, "lower")
-    found = (
-        f"{words.about(screen, answer)}: {end} {answer.binary.confidence:.0%} limit of the factor "
-        f"{value:.3g}"
-    )
+    found = f"{answer.about}: {end} {binary.confidence:.0%} limit of the factor {value:.3g}"
     return _checked("Is the mean probability right?", option, value > limit.value, found)
 
 

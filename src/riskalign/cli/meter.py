@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from riskalign.progress import listening
+from riskalign.report.screen import Screen
 
 QUIET = 0.5
 """Seconds of silence first: short work needs no progress."""
@@ -74,6 +75,16 @@ class Meter:
             return f"{self._stage} ... {self._done:.0%}"
         left = elapsed * (1 - self._done) / self._done
         return f"{self._stage} ... {self._done:.0%}, about {_duration(left)} left"
+
+
+def metered(screens: Iterable[Screen]) -> Iterator[Screen]:
+    """A screen as it grows, after its file is read, with a line that says what is being done."""
+    meter = Meter()
+    with meter.listening():
+        meter.stage("reading")
+        for screen in screens:
+            meter.stage(screen.stage, screen.stages)
+            yield screen
 
 
 def _duration(seconds: float) -> str:

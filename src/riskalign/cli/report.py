@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import riskalign
-from riskalign.cli.gates import Check, check_baseline, check_gates, check_limit
-from riskalign.cli.meter import Meter
+from riskalign.cli.gates import check_baseline, check_gates, check_limit
+from riskalign.cli.meter import metered
 from riskalign.cli.output import check_outputs, print_lines, write_output
-from riskalign.cli.reading import naming, opened, same_rows
-from riskalign.cli.sketches import SketchSource, inputs_of, is_of_many, open_sketch
+from riskalign.cli.reading import (
+    SketchSource,
+    inputs_of,
+    opened,
+    same_rows,
+    sketch_of,
+    source_of,
+)
 from riskalign.data.files import PredictionFile
 from riskalign.data.files.writing import is_rewritable
-from riskalign.data.notions import BINARY, named_notion
+from riskalign.data.notions import BINARY
 from riskalign.display.table import wrapped
 from riskalign.methods import EqualWidthBins, KernelSmoother
 from riskalign.methods.method import Method
-from riskalign.report.exchange import to_csv, to_json, to_junit, to_markdown
+from riskalign.report.exchange import Check, to_csv, to_json, to_junit, to_markdown
 from riskalign.report.page import Provenance, to_html
 from riskalign.report.screen import Options, Screen
-from riskalign.report.surveying import sketch_rows, stages, survey
+from riskalign.report.surveying import survey
 from riskalign.report.text import text_lines
-from riskalign.sketches.sketch import CalibrationSketch
 from riskalign.testing import compare
 
 FILES = ("html", "json", "csv", "markdown", "junit")
@@ -40,24 +43,16 @@ def report(options: argparse.Namespace) -> int:
     check_outputs(outputs, [*inputs_of([options.file]), options.labels, options.worse_than])
     check_gates(options.fail_above, options.metric, options.upper)
     asked = _options(options)
-    many = is_of_many(options.file)
-    if many:
-        file: PredictionFile | SketchSource = open_sketch(options, options.file)
-    else:
-        file = opened(options, options.file, weight=options.weight)
+    file = source_of(options, options.file)
     baseline = _baseline(options, file)
     heading = f"{file.path.name}: {file.description}"
     print_lines(wrapped(heading))
     screen, interrupted = _surveyed(options, asked, file)
     if screen is None or not screen.answers:
         raise KeyboardInterrupt
+    source = _to_recalibrate(options, file)
     lines = list(
-        text_lines(
-            screen,
-            _to_recalibrate(options, file),
-            all_classes=options.all_classes,
-            verbose=options.verbose,
-        )
+        text_lines(screen, source, all_classes=options.all_classes, verbose=options.verbose)
     )
     print_lines(lines)
     if interrupted:
@@ -65,7 +60,7 @@ def report(options: argparse.Namespace) -> int:
         checks = []
     else:
         checks = _checks(options, screen, file, baseline)
-    _write(options, screen, file, checks, lines)
+    _write(options, screen, file, source, checks, lines)
     print_lines(check.message for check in checks) if checks else None
     if interrupted:
         return INTERRUPTED
@@ -109,7 +104,7 @@ def _options(options: argparse.Namespace) -> Options:
     )
 
 
-def _method(options: argparse.Namespace) -> Method | None:
+def _method(options: argparse.Namespace) -> Method:
     kernel = {"estimator": options.estimator, "bandwidth": options.bandwidth}
     given = {name: value for name, value in kernel.items() if value is not None}
     if options.kernel is not None:
@@ -120,19 +115,17 @@ def _method(options: argparse.Namespace) -> Method | None:
         return EqualWidthBins(options.bins, norm=options.norm)
     if options.norm is not None:
         given["norm"] = options.norm
-    return KernelSmoother(**given) if given else None
+    return KernelSmoother(**given)
 
 
 def _surveyed(
     options: argparse.Namespace, asked: Options, file: PredictionFile | SketchSource
 ) -> tuple[Screen | None, bool]:
     """The screen as far as it became known, and whether Ctrl-C ended the work."""
-    meter, screen = Meter(), None
+    screen = None
     try:
-        with meter.listening():
-            meter.stage("reading")
-            for screen in _survey(options, asked, file):
-                meter.stage(screen.stage, stages(screen))
+        for screen in metered(_survey(options, asked, file)):  # noqa: B007
+            pass  # the last one is wanted
     except KeyboardInterrupt:
         return screen, True
     return screen, False
@@ -141,27 +134,8 @@ def _surveyed(
 def _survey(
     options: argparse.Namespace, asked: Options, file: PredictionFile | SketchSource
 ) -> Iterator[Screen]:
-    sketch = file.sketch if isinstance(file, SketchSource) else _sketched(options, file)
+    sketch = sketch_of(options, file)
     yield from survey(sketch, asked, notion=options.notion, top_label=file.top_label)
-
-
-def _sketched(options: argparse.Namespace, file: PredictionFile) -> CalibrationSketch:
-    notion = named_notion(options.notion)
-    held = not file.is_large or (notion is not None and notion.joint)
-    batches = [_whole(file)] if held else file
-    with naming(file):
-        return sketch_rows(
-            batches,
-            notion=options.notion,
-            top_label=file.top_label,
-            from_logits=file.from_logits,
-            normalize=options.normalize,
-            classes=file.classes,
-        )
-
-
-def _whole(file: PredictionFile) -> tuple[Any, ...]:
-    return file.read().rows
 
 
 def _baseline(
@@ -206,6 +180,7 @@ def _write(
     options: argparse.Namespace,
     screen: Screen,
     file: PredictionFile | SketchSource,
+    source: tuple[str, ...],
     checks: Sequence[Check],
     lines: Sequence[str],
 ) -> None:
@@ -213,7 +188,6 @@ def _write(
     made = datetime.now(timezone.utc).isoformat(timespec="seconds")
     name, version = file.path.name, riskalign.__version__
     facts = {"riskalign": version, "made": made, "command": options.line, "source": str(file.path)}
-    source = _to_recalibrate(options, file)
     provenance = Provenance(name, options.line, made, version, file.description, source)
     writers: dict[str, Callable[[], str]] = {
         "html": partial(to_html, screen, provenance),
@@ -227,8 +201,3 @@ def _write(
         if path is not None:
             write_output(path, content())
             print_lines([f"wrote {path}"])
-
-
-def command_line(arguments: Sequence[str]) -> str:
-    """The command as it can be typed again."""
-    return shlex.join(["riskalign", *arguments])

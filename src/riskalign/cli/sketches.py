@@ -7,7 +7,6 @@ import csv
 import io
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -22,12 +21,19 @@ from riskalign.cli.output import (
     print_lines,
     write_output,
 )
-from riskalign.cli.reading import naming, opened
-from riskalign.data.arrow import Reading
-from riskalign.data.files.sketches import SUFFIX, read_sketch_file
-from riskalign.data.format import SketchFormatError
-from riskalign.data.notions import BINARY, NOTIONS, named_notion
-from riskalign.data.sources import PARQUET, files_of, parquet_files
+from riskalign.cli.reading import (
+    OF_PREDICTED,
+    inputs_of,
+    is_of_many,
+    load_sketch,
+    naming,
+    opened,
+    refuse_weight,
+    sketch_of_parquet,
+)
+from riskalign.data.files.sketches import SUFFIX
+from riskalign.data.notions import BINARY, NOTIONS
+from riskalign.data.sources import PARQUET
 from riskalign.display.averages import finite
 from riskalign.display.numbers import points, points_between, ratio, shortened
 from riskalign.display.table import columns as aligned
@@ -35,87 +41,10 @@ from riskalign.display.table import wrapped
 from riskalign.inference.alarm import Alarm
 from riskalign.plots.canvas import pyplot
 from riskalign.report.exchange import harmless
-from riskalign.sketches.batches import sketch_batches, sketch_of_batches
+from riskalign.sketches.batches import sketch_of_batches
 from riskalign.sketches.history import CalibrationHistory
 from riskalign.sketches.periods import sketch_files
 from riskalign.sketches.sketch import CalibrationSketch
-
-OF_PREDICTED = ("wrong", "right")
-"""Classes of a sketch that knows only whether the predicted class was right."""
-
-
-@dataclass(frozen=True)
-class SketchSource:
-    """A sketch in place of a file of predictions.
-
-    Attributes
-    ----------
-    path : where it comes from
-    description : what was read
-    sketch : CalibrationSketch
-    """
-
-    path: Path
-    description: str
-    sketch: CalibrationSketch
-
-    @property
-    def top_label(self) -> bool:
-        """Whether only the predicted class's probability is known."""
-        return NOTIONS[self.sketch.notion].is_one_class and self.sketch.classes == OF_PREDICTED
-
-
-def inputs_of(paths: Sequence[Path]) -> list[Path]:
-    """The files that are read, of folders and patterns too."""
-    return [
-        Path(file) for path in paths for file in (files_of(path) if is_of_many(path) else [path])
-    ]
-
-
-def is_of_many(path: Path) -> bool:
-    """Whether a path is a sketch, a folder or a pattern, not one file of predictions."""
-    many = any(letter in str(path) for letter in "*?[") and not path.exists()
-    return path.suffix.lower() == SUFFIX or path.is_dir() or many
-
-
-def open_sketch(options: argparse.Namespace, path: Path) -> SketchSource:
-    """A sketch file, or the sketch of a folder or a pattern of Parquet files."""
-    if path.suffix.lower() == SUFFIX:
-        _refuse_weight(options, path)
-        sketch = load_sketch(path)
-        asked, own = named_notion(options.notion), NOTIONS[sketch.notion]
-        if (
-            asked is not None
-            and asked is not own
-            and not (asked.is_confidence and sketch.classes == OF_PREDICTED)
-        ):
-            raise ValueError(
-                f"{path}: --notion {options.notion} cannot be asked of a {sketch.notion} sketch. "
-                "Make the sketch with that --notion."
-            )
-        words = f"a {sketch.notion} sketch, {len(sketch.classes):,} classes"
-        return SketchSource(path, words, sketch)
-    dataset = parquet_files([path])
-    layout = _reading(options, dataset.schema.names).layout
-    words = f"{len(dataset.files):,} Parquet files, {layout}"
-    return SketchSource(path, words, _of_parquet(options, [path]))
-
-
-def _refuse_weight(options: argparse.Namespace, path: Path) -> None:
-    if options.weight is not None:
-        raise ValueError(
-            f"{path}: --weight {options.weight} names a column, and a sketch has none. Give it "
-            "when the sketch is made."
-        )
-
-
-def load_sketch(path: Path) -> CalibrationSketch:
-    """The sketch of a file."""
-    blob = read_sketch_file(path)
-    try:
-        return CalibrationSketch.from_bytes(blob)
-    except SketchFormatError as error:
-        raise SketchFormatError(f"{path}: {error}") from None
 
 
 def sketch(options: argparse.Namespace) -> int:
@@ -125,7 +54,7 @@ def sketch(options: argparse.Namespace) -> int:
     parquet = [path for path in options.files if path.suffix.lower() in PARQUET or is_of_many(path)]
     parquet = [path for path in parquet if path.suffix.lower() != SUFFIX]
     others = (_of_file(options, path) for path in options.files if path not in parquet)
-    parts = chain([_of_parquet(options, parquet)] if parquet else [], others)
+    parts = chain([sketch_of_parquet(options, parquet)] if parquet else [], others)
     return _store(_merged(parts, options.files), options.output)
 
 
@@ -228,35 +157,9 @@ def _windows(n: int) -> str:
     return f"{n} window{'' if n == 1 else 's'}"
 
 
-def _reading(options: argparse.Namespace, columns: Sequence[str]) -> Reading:
-    return Reading.of(
-        columns,
-        label=options.label,
-        probs=options.probs,
-        classes=options.classes,
-        from_logits=options.logits,
-        normalize=options.normalize,
-        weight=options.weight,
-    )
-
-
-def _of_parquet(options: argparse.Namespace, paths: Sequence[Path]) -> CalibrationSketch:
-    found: CalibrationSketch = sketch_batches(
-        list(paths),
-        label=options.label,
-        probs=options.probs,
-        notion=options.notion,
-        classes=options.classes,
-        weight=options.weight,
-        from_logits=options.logits,
-        normalize=options.normalize,
-    )
-    return found
-
-
 def _of_file(options: argparse.Namespace, path: Path) -> CalibrationSketch:
     if path.suffix.lower() == SUFFIX:
-        _refuse_weight(options, path)
+        refuse_weight(options, path)
         return load_sketch(path)
     file = opened(options, path, weight=options.weight)
     if file.top_label:

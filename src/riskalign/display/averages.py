@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from scipy.special import ndtri
 
+from riskalign.display import help, numbers
+from riskalign.display.table import Row
 from riskalign.equations.arrays import FloatArray
 
 CONFIDENCE = 0.95
@@ -52,6 +55,14 @@ class Overconfidence:
         """The sign of the gap where its interval excludes 0, else 0."""
         low, high = self.gap_interval
         return int(low > 0) - int(high < 0)
+
+    def row(self, *, one_class: bool) -> Row:
+        """The gap with its interval and direction; `one_class` says whose probability it is."""
+        name = "predicted - observed" if one_class else "confidence - accuracy"
+        value = f"{numbers.points(self.gap, signed=True)} pts"
+        ends = f"{numbers.points_between(*self.gap_interval, signed=True)} pts"
+        words = SIDES if one_class else DIRECTIONS
+        return Row(name, value, ends, words[self.sign], help.DIRECTION)
 
 
 @dataclass(frozen=True)
@@ -137,6 +148,36 @@ class BinarySummary:
         width = min(filter(math.isfinite, ends), default=1.0)
         digits = 2 if self.sign == 0 else next((d for d in (1, 2, 3) if width >= 10**-d), 4)
         return f"{value:.{digits}f}", f"{low:.{digits}f}", f"{high:.{digits}f}"
+
+    def rows(self, classes: Sequence[str]) -> list[Row]:
+        """Predicted against observed, and the recalibration."""
+        subject = f"of class {numbers.shortened(classes[-1], 30)}" if classes else ""
+        digits = numbers.digits_from_one(*self.ratio_interval) if self.sign else 2
+        known = not math.isnan(self.ratio)  # the class was predicted, or occurred
+        return [
+            Row("mean predicted", numbers.percent(self.mean_prediction), "", subject),
+            Row("observed", numbers.percent(self.frequency)),
+            Row(
+                "predicted / observed",
+                numbers.ratio(self.ratio, digits),
+                numbers.ratio_between(*self.ratio_interval, digits) if known else "",
+                self.direction,
+                help.RATIO,
+            ),
+            Row(
+                "calibration slope",
+                numbers.ratio(self.slope),
+                numbers.ratio_between(*self.slope_interval),
+                "1 is ideal",
+                help.SLOPE,
+            ),
+            Row(
+                "calibration intercept",
+                numbers.ratio(self.intercept),
+                numbers.ratio_between(*self.intercept_interval),
+                "0 is ideal",
+            ),
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """The numbers as JSON-ready types, None where they are not finite."""

@@ -1,27 +1,22 @@
-"""A calibration error in words: its verdict, its rows, its table of classes."""
+"""A calibration error in words: its verdict, its sentence, its rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from riskalign.data.notions import NOTIONS
-from riskalign.display import help, numbers, svg
-from riskalign.display.averages import CONFIDENCE, SIDES, BinarySummary, Overconfidence
+from riskalign.display import help, numbers
+from riskalign.display.averages import BinarySummary, Overconfidence
 from riskalign.display.judgement import DEFAULT, FACTOR, Thresholds, Verdict, judge
-from riskalign.display.notebook import framed
-from riskalign.display.table import Row, columns, text_rows, wrapped
+from riskalign.display.table import Row
 from riskalign.equations.arrays import BoolArray, FloatArray
 from riskalign.equations.evidence import ClassEvidence
 
 LOSSES = {"l2": "squared error", "kl": "log loss", "ranked": "ranked probability score"}
 """Losses in a sentence."""
-
-SHOWN, NAME, WIDE = 5, 40, 100
-"""Classes that `print` lists, letters of a class's name, and columns of the text."""
-
 
 GAP = "typical gap"
 """What the root of a squared error is called; norms of the difference are errors themselves."""
@@ -57,8 +52,33 @@ class Sided(Protocol):
         """Its interval, where there is one."""
 
 
+@dataclass(frozen=True)
+class Told:
+    """What is said of one error, whatever draws it.
+
+    Attributes
+    ----------
+    verdict : how large the typical gap is, and whether it is more than chance
+    in_points : whether there is a typical gap in percentage points
+    gap : the typical gap; for losses without points, the error
+    sides : its parts by probabilities that are too high and too low
+    averages : predicted against observed on average
+    details : what the error was computed from
+    shown_off : whether averages, the slope or single classes are off by more than chance, which
+        may be known where the interval of the error reaches 0
+    """
+
+    verdict: Verdict
+    in_points: bool
+    gap: Row
+    sides: list[Row]
+    averages: list[Row]
+    details: list[Row]
+    shown_off: bool
+
+
 class Described:
-    """What a result says to people; the base of `CalibrationResult`."""
+    """What a result says to people, whatever draws it."""
 
     if TYPE_CHECKING:
         value: float
@@ -84,15 +104,6 @@ class Described:
         too_low: Sided | None
         binary: BinarySummary | None
         evidence: ClassEvidence | None
-        curve: Callable[[object], Any] | None
-
-        @property
-        def direction(self) -> str | None:
-            """Which way the probabilities err."""
-
-        @property
-        def root(self) -> float:
-            """The typical gap of a squared error."""
 
     @property
     def _one_class(self) -> bool:
@@ -143,16 +154,33 @@ class Described:
         >>> result.verdict().grade, result.verdict().significant
         ('bad', True)
         """
+        return self._judged(thresholds)[0]
+
+    def _judged(self, thresholds: Thresholds) -> tuple[Verdict, Verdict]:
+        """The verdict, and the same by the size of the gap alone, without the ratio of means."""
         if not self.in_points:
             significant = None if self.interval is None else self.interval[0] > 0
             grade = {None: "unclear", False: "good", True: "poor"}[significant]
-            return Verdict(grade, max(self.value, 0.0), self.interval, significant)
-        found = judge(self.gap, self.gap_interval, thresholds)
+            found = Verdict(grade, max(self.value, 0.0), self.interval, significant)
+            return found, found
+        by_size = judge(self.gap, self.gap_interval, thresholds)
         if self.binary is not None and self.binary.sign:
             low, high = self.binary.ratio_interval
             if low > FACTOR or high < 1 / FACTOR:
-                found = found.at_least("poor")
-        return found
+                return by_size.at_least("poor"), by_size
+        return by_size, by_size
+
+    def told(self, thresholds: Thresholds = DEFAULT) -> Told:
+        """Everything that is said of the error but its sentence, which depends on the subject."""
+        return Told(
+            self.verdict(thresholds),
+            self.in_points,
+            self.gap_row(thresholds),
+            self.side_rows(),
+            self.average_rows(),
+            self.detail_rows(),
+            self._is_shown_off,
+        )
 
     def sentence(
         self,
@@ -166,15 +194,22 @@ class Described:
 
         `tested`: a test finds miscalibration, which is not denied where the interval reaches 0.
         """
-        found = self.verdict(thresholds)
-        size, ends = self._size(found), ""
+        found, by_size = self._judged(thresholds)
+        size, ends = self._size(found)
+        if self.norm == STATISTIC:
+            size = f"statistic is {size} ({self.note})"
+        elif self.in_points:
+            between = "probabilities" if self.norm == "euclidean" else "probability"
+            size = f"{self._gap} between predicted and true {between} is {size} points{self._per}"
+        else:
+            size = f"{NOTIONS[self.notion].title} calibration error ({self._loss}) is {size}"
         if found.interval is None:
             return f"The {size}."
-        ends = f" ({self.confidence:.0%} CI {self._between(found.interval)})"
+        ends = f" ({self.confidence:.0%} CI {ends})"
         verb = "are" if many else "is"
         if found.significant:
             off = "miscalibrated"
-            if self.in_points and thresholds.grade(self.gap) == "good":
+            if self.in_points and by_size.grade == "good":
                 off = "off by little, though by more than chance"
                 if found.grade != "good":  # a small difference, but a large factor
                     off = "miscalibrated, although by little in percentage points"
@@ -192,7 +227,7 @@ class Described:
             name = self._gap if self.in_points else "calibration error"
             return f"The interval of the {name} reaches 0: the {size}{ends}."
         none = f"We found no evidence that {subject} {verb} miscalibrated"
-        if self.is_shown_off:
+        if self._is_shown_off:
             none = f"Beyond the averages, we found no evidence that {subject} {verb} miscalibrated"
         if found.grade == "unclear":
             high = f"{numbers.points(found.interval[1])} points{self._per}"
@@ -203,15 +238,13 @@ class Described:
         return f"{none}: the {size}{ends}."
 
     @property
-    def is_shown_off(self) -> bool:
-        """Whether averages, the slope or single classes are off by more than chance.
-
-        This may be known where the interval of the error reaches 0.
-        """
+    def _is_shown_off(self) -> bool:
+        """Whether averages, the slope or single classes are off by more than chance."""
         if self.per_class is not None:
             return bool(self._findings.any())
         sloped = self.binary is not None and bool(self.binary.shape)
-        return sloped or self.direction not in (None, SIDES[0])
+        averages = self.binary or self.overconfidence
+        return sloped or (averages is not None and averages.sign != 0)
 
     @property
     def _findings(self) -> BoolArray:
@@ -228,20 +261,14 @@ class Described:
     def _per(self) -> str:
         return " per class" if self.per_class is not None else ""
 
-    def _size(self, found: Verdict) -> str:
-        if self.norm == STATISTIC:
-            return f"statistic is {numbers.number(self.value)} ({self.note})"
-        if not self.in_points:
-            name = f"{NOTIONS[self.notion].title} calibration error ({self._loss})"
-            return f"{name} is {numbers.number(found.gap)}"
-        gap = f"{numbers.points(found.gap)} points{self._per}"
-        between = "probabilities" if self.norm == "euclidean" else "probability"
-        return f"{self._gap} between predicted and true {between} is {gap}"
-
-    def _between(self, interval: tuple[float, float]) -> str:
+    def _size(self, found: Verdict) -> tuple[str, str]:
+        """The error and its interval as people read them: in points where it has any."""
+        ends = found.interval
         if self.in_points:
-            return numbers.points_between(*interval)
-        return " to ".join(map(numbers.number, interval))
+            return numbers.points(found.gap), "" if ends is None else numbers.points_between(*ends)
+        value = self.value if self.norm == STATISTIC else found.gap
+        between = "" if ends is None else " to ".join(map(numbers.number, ends))
+        return numbers.number(value), between
 
     @property
     def _loss(self) -> str:
@@ -251,26 +278,19 @@ class Described:
 
     def gap_row(self, thresholds: Thresholds = DEFAULT) -> Row:
         """The typical gap with its interval and grade; for other losses the error itself."""
-        found = self.verdict(thresholds)
-        ends = found.interval
+        found, by_size = self._judged(thresholds)
+        value, between = self._size(found)
+        if self.norm == STATISTIC:
+            return Row("z", value, "", self.note, self.definition)
         if not self.in_points:
-            between = "" if ends is None else " to ".join(map(numbers.number, ends))
             words = {None: "", False: "the interval reaches 0", True: "more than chance"}
-            if self.norm == STATISTIC:
-                return Row("z", numbers.number(self.value), "", self.note, self.definition)
             name = f"{NOTIONS[self.notion].title} calibration error"
-            return Row(name, numbers.number(found.gap), between, words[found.significant],
-                       self.definition)  # fmt: skip
-        between = "" if ends is None else f"{numbers.points_between(*ends)} pts"
-        name = NOTIONS[self.notion].gap
+            return Row(name, value, between, words[found.significant], self.definition)
+        name, meaning = NOTIONS[self.notion].gap, help.TYPICAL
         if self.norm is not None:
-            name = name.replace(GAP, "calibration error")
-        by_size = judge(self.gap, self.gap_interval, thresholds)
-        size = by_size.words
-        if by_size.grade != found.grade:
-            size = f"{found.grade} by the factor"
-        meaning = help.TYPICAL if self.norm is None else self.definition
-        return Row(name, f"{numbers.points(found.gap)} pts", between, size, meaning)
+            name, meaning = name.replace(GAP, "calibration error"), self.definition
+        size = f"{found.grade} by the factor" if found is not by_size else found.words
+        return Row(name, f"{value} pts", f"{between} pts" if between else "", size, meaning)
 
     def side_rows(self) -> list[Row]:
         """The parts of the error by probabilities that are too high and too low."""
@@ -288,20 +308,10 @@ class Described:
     def average_rows(self) -> list[Row]:
         """Predicted against observed on average."""
         if self.binary is not None:
-            return list(_binary_rows(self.binary, self.classes))
+            return self.binary.rows(self.classes)
         if self.overconfidence is None:
             return []
-        gaps = self.overconfidence
-        name = "predicted - observed" if self._one_class else "confidence - accuracy"
-        return [
-            Row(
-                name,
-                f"{numbers.points(gaps.gap, signed=True)} pts",
-                f"{numbers.points_between(*gaps.gap_interval, signed=True)} pts",
-                self.direction or "",
-                help.DIRECTION,
-            )
-        ]
+        return [self.overconfidence.row(one_class=self._one_class)]
 
     def detail_rows(self) -> list[Row]:
         """What the error was computed from, in the units of the loss."""
@@ -346,170 +356,3 @@ class Described:
         if self.estimator == "debiased":
             return f"{text}, as wide as allowed{some}: the fitted start explains the gap"
         return f"{text}, at the edge of the range that was searched{some}"
-
-    # ---- classes ---------------------------------------------------------------------
-
-    def class_share(self, k: int) -> float | None:
-        """The part of the class-wise error that class k has; a negative estimate counts as 0.
-
-        None where the whole is not more than chance: parts of next to nothing say nothing.
-        """
-        whole = self.value if self.interval is None else self.interval[0]
-        if self.per_class is None or whole <= 0:
-            return None
-        share = max(float(self.per_class[k]), 0.0) / self.value
-        return share**2 if self.norm == "l2" else share  # squares add up
-
-    def class_gap(self, error: float, *, off: bool) -> str:
-        """The typical gap of a class in points; `off` says whether it is off by more than chance.
-
-        A dash where there is none: for a loss without points, and where an estimate of 0 or below
-        stands beside a class that is off by more than chance.
-        """
-        if not self.in_points or (error <= 0 and off):
-            return "-"
-        return numbers.points(max(error, 0.0) ** (0.5 if self.norm is None else 1))
-
-    def class_grid(self, most: int = SHOWN, name: int = 20) -> list[tuple[str, ...]]:
-        """The classes with the strongest evidence, as a table whose first row is its head."""
-        if self.per_class is None or self.evidence is None:
-            return []
-        found = self.evidence
-        head = ("class", "predicted", "observed", "gap (95% CI), points", "typical", "share", "")
-        words = found.directions
-        rows: list[tuple[str, ...]] = [head]
-        for k in found.order(self.per_class)[:most].tolist():
-            part = self.class_share(k)
-            rows.append(
-                (
-                    numbers.shortened(self.classes[k], name),
-                    numbers.percent(float(found.mean_prediction[k])),
-                    numbers.percent(float(found.frequency[k])),
-                    gap_with_interval(found, k),
-                    self.class_gap(float(self.per_class[k]), off=bool(found.findings[k])),
-                    "-" if part is None else f"{part:.0%}",
-                    words[k],
-                )
-            )
-        return rows
-
-    # ---- as a whole ------------------------------------------------------------------
-
-    @property
-    def title(self) -> str:
-        """What was estimated, of how many rows."""
-        measure = self._loss if self.norm is None else f"{self.norm} norm"
-        if self.norm == STATISTIC:
-            measure = "Spiegelhalter's z"
-        classes = f", {len(self.classes):,} classes" if self.classes else ""
-        notion = NOTIONS[self.notion].title
-        return (
-            f"{notion[0].upper()}{notion[1:]} calibration ({measure}): {self.n_samples:,} rows"
-            f"{classes}"
-        )
-
-    def __repr__(self) -> str:
-        """One line."""
-        found = self.verdict()
-        size = f"{found.words}, " if self.in_points else ""
-        measure = self.loss if self.norm is None else f"{self.norm} norm"
-        if self.norm == STATISTIC:
-            measure = STATISTIC
-        ends = "" if self.interval is None else f", interval=({_ends(self.interval)})"
-        return (
-            f"<CalibrationResult: {self.notion}, {measure}, value={self._shown:.4g}{ends}, "
-            f"{size}n={self.n_samples:,}>"
-        )
-
-    @property
-    def _said(self) -> str:
-        """The sentence, and the note where it is not in the details, beside the method."""
-        beside = self.note if self.bandwidth is not None else ""
-        return f"{self.sentence()} {beside}".rstrip()
-
-    def __str__(self) -> str:
-        """A short table."""
-        lines = [self.title, "", *wrapped(self._said, "  ", WIDE), ""]
-        lines += text_rows(self._rows, WIDE)
-        grid = self.class_grid(name=NAME - 14)
-        if grid:
-            lines += ["", *columns(grid, left=(0, 3, 6))]
-            lines += _more(len(self.classes), len(grid) - 1, self.evidence)
-        return "\n".join([*lines, "", "Details", *text_rows(self.detail_rows(), WIDE)])
-
-    def _repr_html_(self) -> str:
-        """The table and a small diagram, for notebooks."""
-        rows = [*self._rows, *self.detail_rows()]
-        return framed(self.title, self._said, rows, self._picture(), self.class_grid())
-
-    @property
-    def _rows(self) -> list[Row]:
-        """The numbers, below a head that names their intervals."""
-        rows = [self.gap_row(), *self.side_rows(), *self.average_rows()]
-        if not any(row.interval for row in rows):
-            return rows
-        averages = self.binary or self.overconfidence
-        level = self.confidence or (CONFIDENCE if averages is None else averages.confidence)
-        return [Row("", "", f"{level:.0%} CI"), *rows]
-
-    def _picture(self) -> str:
-        if self.per_class is not None and self.evidence is not None:
-            worst = self.evidence.order(self.per_class)[:SHOWN]
-            ends = (self.evidence.gaps, self.evidence.low, self.evidence.high)
-            gaps, low, high = ((100 * each[worst]).tolist() for each in ends)
-            return svg.interval_bars(gaps, low, high, marked=self._findings[worst].tolist())
-        if self.curve is not None and not NOTIONS[self.notion].joint:
-            curve = self.curve(np.linspace(0, 1, 61))
-            return svg.reliability(curve.grid, curve.conditional, *curve.band())
-        if self.norm is not None or self.risk <= 0:  # a norm is no part of the risk
-            return ""
-        return svg.split_bar(self.value / self.risk)
-
-
-def gap_with_interval(found: ClassEvidence, k: int) -> str:
-    """The mean gap of a class with its interval, in points."""
-    gap = numbers.points(float(found.gaps[k]), signed=True)
-    return f"{gap} ({numbers.points_between(found.low[k], found.high[k], signed=True)})"
-
-
-def _more(n_classes: int, shown: int, found: ClassEvidence | None) -> list[str]:
-    """How many classes are not shown, and how many of all are off beyond chance."""
-    assert found is not None
-    off = int(found.findings.sum())
-    rest = f"{n_classes - shown} more classes; " if n_classes > shown else ""
-    corrected = f"corrected for {n_classes:,} classes" if n_classes > 1 else ""
-    return [f"  {rest}{off} of {n_classes:,} are off by more than chance ({corrected})"]
-
-
-def _binary_rows(found: BinarySummary, classes: Sequence[str]) -> list[Row]:
-    subject = f"of class {numbers.shortened(classes[-1], 30)}" if classes else ""
-    digits = numbers.digits_from_one(*found.ratio_interval) if found.sign else 2
-    known = not np.isnan(found.ratio)  # the class was predicted, or occurred
-    return [
-        Row("mean predicted", numbers.percent(found.mean_prediction), "", subject),
-        Row("observed", numbers.percent(found.frequency)),
-        Row(
-            "predicted / observed",
-            numbers.ratio(found.ratio, digits),
-            numbers.ratio_between(*found.ratio_interval, digits) if known else "",
-            found.direction,
-            help.RATIO,
-        ),
-        Row(
-            "calibration slope",
-            numbers.ratio(found.slope),
-            numbers.ratio_between(*found.slope_interval),
-            "1 is ideal",
-            help.SLOPE,
-        ),
-        Row(
-            "calibration intercept",
-            numbers.ratio(found.intercept),
-            numbers.ratio_between(*found.intercept_interval),
-            "0 is ideal",
-        ),
-    ]
-
-
-def _ends(interval: tuple[float, float]) -> str:
-    return ", ".join(f"{end:.4g}" for end in interval)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,13 +15,19 @@ from riskalign.display.notebook import framed
 from riskalign.display.numbers import number
 from riskalign.equations.arrays import FloatArray, floored_log
 from riskalign.equations.losses import ProperLoss
-from riskalign.estimate import calibration_error
+from riskalign.inference.null import one_per_row, systematic_rows
+from riskalign.methods import KernelSmoother
+from riskalign.options import sketched_case
+from riskalign.pipeline import error_of
 from riskalign.recalibration.calibrators import CALIBRATORS, cross_fitted
 from riskalign.recalibration.kernel import order_of_content
 
 MOST_ROWS, MOST_NUMBERS = 20_000, 50_000
 """Rows, and probabilities, that are looked at: the rows with the smallest hash, if there are more.
 A gain that matters shows in these, and a report should not wait for the others."""
+
+METHOD = KernelSmoother()
+"""How errors before and after are estimated."""
 
 Z95 = 1.96
 """Standard errors from a value to the ends of its 95% interval."""
@@ -188,6 +194,22 @@ def recalibration_gains(
     return Gains(gains_of(some_rows(sample), methods, notion, loss))
 
 
+def gains_of_drawn(
+    sample: Sample,
+    most: int | None,
+    methods: Sequence[str] | None,
+    notion: str | None,
+    loss: str | ProperLoss,
+) -> list[Gain]:
+    """The gains on so many samples at most, by default as many as `recalibration_gains` looks at.
+
+    A row of a sketch may stand for many equal samples: it is drawn as often as it occurs.
+    """
+    most = most_rows(len(sample.classes)) if most is None else most
+    rows = np.sort(systematic_rows([sample], most))  # again in the order without meaning
+    return gains_of(one_per_row(sample).take(rows), methods, notion, loss)
+
+
 def gains_of(
     sample: Sample,
     methods: Sequence[str] | None = None,
@@ -201,15 +223,9 @@ def gains_of(
         methods = ("temperature", "platt" if two else "vector", "kernel")
 
     def error(f: FloatArray) -> float:
-        result = calibration_error(
-            sample.labels,
-            f,
-            notion=notion,
-            loss=loss,
-            sample_weight=sample.weights,
-            progress=False,
-        )
-        return result.value
+        own = replace(sample, probabilities=f)
+        case = sketched_case(own, notion, loss, "auto", weighted=True)
+        return error_of(case, METHOD, progress=False).value
 
     if notion_of(notion, n_classes).per_class:
         announce_errors(n_classes, 1 + len(methods))

@@ -6,53 +6,55 @@ import csv
 import io
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 from riskalign.display.averages import finite
-from riskalign.report import words
+from riskalign.display.classes import ClassLine
 from riskalign.report.screen import Screen
+from riskalign.report.words import Answer, tell
 
 SCHEMA = 2
 """Version of the JSON: it grows with every change that could break a reader."""
 
-LISTED = 10
-"""Classes that Markdown lists."""
+LISTED, NAME = 10, 40
+"""Classes that Markdown lists, and letters of their names."""
 
 
 FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 """First letters of a cell that spreadsheets take for a formula; the last four are full-width."""
 
 
-class Checked(Protocol):
-    """The outcome of one gate."""
+@dataclass(frozen=True)
+class Check:
+    """The outcome of one gate.
 
-    @property
-    def name(self) -> str:
-        """What was compared."""
+    Attributes
+    ----------
+    name : what is compared
+    failed : whether the model may not pass
+    message : what was found
+    """
 
-    @property
-    def failed(self) -> bool:
-        """Whether the gate failed."""
-
-    @property
-    def message(self) -> str:
-        """What was found."""
+    name: str
+    failed: bool
+    message: str
 
 
-def to_dict(screen: Screen, checks: Sequence[Checked] = (), /, **facts: Any) -> dict[str, Any]:
+def to_dict(screen: Screen, checks: Sequence[Check] = (), /, **facts: Any) -> dict[str, Any]:
     """The screen and its gates as JSON-ready types; `facts` say where it comes from."""
-    result, scores = screen.result, screen.scores
+    result, scores, said = screen.result, screen.scores, tell(screen)
     return {
         "schema": SCHEMA,
         **facts,
         "complete": not screen.stage,
         "verdict": {
-            "headline": words.headline(screen),
+            "headline": said.headline,
             "grade": screen.grade,
-            "sentences": list(words.sentences(screen)),
+            "sentences": list(said.sentences),
             "thresholds": vars(screen.options.thresholds),
-            "answers": [_answer(screen, k) for k in range(len(screen.answers))],
+            "answers": [_answer(answer) for answer in said.answers],
         },
         "gates": [
             {"name": check.name, "passed": not check.failed, "message": check.message}
@@ -63,66 +65,65 @@ def to_dict(screen: Screen, checks: Sequence[Checked] = (), /, **facts: Any) -> 
         "p_value": None if screen.test is None else screen.test.p_value,
         **({} if result is None else result.to_dict()),
         "top_label": None if screen.top is None else screen.top.to_dict(),
-        "class_table": [_class(screen, k) for k in screen.class_order],
+        "class_table": [_class(screen, line) for line in said.classes],
         "test": None if screen.test is None else screen.test.to_dict(),
         "advice": None if screen.advice is None else screen.advice.to_dict(),
     }
 
 
-def _answer(screen: Screen, k: int) -> dict[str, Any]:
-    answer = screen.answers[k]
-    found = screen.verdict_of(answer)
+def _answer(answer: Answer) -> dict[str, Any]:
+    found, interval = answer.told.verdict, answer.result.gap_interval
     return {
-        "question": words.question(screen, answer),
-        "notion": answer.notion,
+        "question": answer.question,
+        "notion": answer.result.notion,
         "grade": found.grade,
         "grades_of_interval": None if found.ends is None else list(found.ends),
         "significant": found.significant,
-        "typical_gap": found.gap if answer.in_points else None,
-        "typical_gap_interval": None if answer.gap_interval is None else list(answer.gap_interval),
+        "typical_gap": found.gap if answer.told.in_points else None,
+        "typical_gap_interval": None if interval is None else list(interval),
     }
 
 
-def _class(screen: Screen, k: int) -> dict[str, Any]:
-    found, error = screen.evidence, screen.class_errors.get(k)
-    assert found is not None
+def _class(screen: Screen, line: ClassLine) -> dict[str, Any]:
+    error = screen.class_errors.get(line.number)
     interval = None if error is None or error.interval is None else list(error.interval)
     return {
-        "class": found.names[k],
-        "number": k,
-        "count": float(found.counts[k]),
-        "mean_prediction": float(found.mean_prediction[k]),
-        "frequency": float(found.frequency[k]),
-        "gap": float(found.gaps[k]),
-        "gap_interval": [float(found.low[k]), float(found.high[k])],
-        "error": None if error is None else error.value,
+        "class": line.name,
+        "number": line.number,
+        "count": line.count,
+        "mean_prediction": line.mean_prediction,
+        "frequency": line.frequency,
+        "gap": line.gap,
+        "gap_interval": [line.low, line.high],
+        "error": line.error,
         "error_interval": interval,
-        "share": screen.share(k),
-        "p_value": float(found.p_values[k]),
-        "beyond_chance": bool(found.findings[k]),
-        "direction": found.directions[k],
+        "share": line.share,
+        "p_value": line.p_value,
+        "beyond_chance": bool(line.direction),
+        "direction": line.direction,
     }
 
 
-def to_json(screen: Screen, checks: Sequence[Checked] = (), /, **facts: Any) -> str:
+def to_json(screen: Screen, checks: Sequence[Check] = (), /, **facts: Any) -> str:
     """The screen and its gates as JSON."""
-    content = _plain(to_dict(screen, checks, **facts))
+    content = plain(to_dict(screen, checks, **facts))
     return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """The same without numbers that JSON does not have."""
     if isinstance(value, float):
         return finite(value)
     if isinstance(value, dict):
-        return {key: _plain(part) for key, part in value.items()}
-    return [_plain(part) for part in value] if isinstance(value, list) else value
+        return {key: plain(part) for key, part in value.items()}
+    return [plain(part) for part in value] if isinstance(value, list | tuple) else value
 
 
 def to_csv(screen: Screen) -> str:
     """A row for each class, or for the one question of other notions."""
-    if screen.evidence is not None:
-        rows = [_class(screen, k) for k in sorted(screen.class_order)]
+    lines = sorted(tell(screen).classes, key=lambda line: line.number)
+    if lines:
+        rows = [_class(screen, line) for line in lines]
         for row in rows:
             for name in ("gap_interval", "error_interval"):
                 ends = row.pop(name)
@@ -147,41 +148,41 @@ def harmless(value: object) -> object:
     return value
 
 
-def to_markdown(screen: Screen, heading: str, checks: Sequence[Checked] = ()) -> str:
+def to_markdown(screen: Screen, heading: str, checks: Sequence[Check] = ()) -> str:
     """The screen for a GitHub step summary or a pull request."""
     return "\n".join(_markdown_lines(screen, heading, checks)) + "\n"
 
 
-def _markdown_lines(screen: Screen, heading: str, checks: Sequence[Checked]) -> Iterator[str]:
-    yield f"## {_cell(words.headline(screen))}"
+def _markdown_lines(screen: Screen, heading: str, checks: Sequence[Check]) -> Iterator[str]:
+    said = tell(screen)
+    yield f"## {_cell(said.headline)}"
     yield ""
-    yield _cell(f"{heading} ({words.subject(screen)})")
+    yield _cell(f"{heading} ({said.subject})")
     yield ""
     for check in checks:
         yield f"- {'**failed**' if check.failed else 'passed'}: {_cell(check.message)}"
-    for sentence in words.sentences(screen):
+    for sentence in said.sentences:
         yield f"- {_cell(sentence)}"
     yield ""
     level = f"{screen.options.confidence:.0%} CI"
     yield from _markdown_table(
         ("", "value", level, ""),
-        [(r.name, r.value, r.interval, r.note) for r in words.rows(screen) if r.name],
+        [(r.name, r.value, r.interval, r.note) for r in said.rows if r.name],
     )
-    if screen.evidence is not None:
+    if said.classes:
         yield ""
-        order = screen.class_order
-        cells = [words.class_cells(screen, k, 40) for k in order[:LISTED]]
-        yield from _markdown_table(words.class_head(screen), cells)
-        if len(order) > LISTED:
+        cells = [line.cells(NAME) for line in said.classes[:LISTED]]
+        yield from _markdown_table(said.class_head, cells)
+        if len(said.classes) > LISTED:
             yield ""
-            yield f"{LISTED} of {len(order):,} classes, by evidence."
+            yield f"{LISTED} of {len(said.classes):,} classes, by evidence."
     if screen.advice is not None:
         yield ""
         yield f"**What to do.** {_cell(screen.advice.sentence)}"
     yield ""
     yield "<details><summary>Details</summary>"
     yield ""
-    details = [(r.name, r.value, r.interval, r.note) for r in words.detail_rows(screen)]
+    details = [(r.name, r.value, r.interval, r.note) for r in said.details]
     yield from _markdown_table(("", "value", level, ""), details)
     yield ""
     yield "</details>"
@@ -202,7 +203,7 @@ def _cell(text: str) -> str:
     return line
 
 
-def to_junit(screen: Screen, heading: str, checks: Sequence[Checked], text: str) -> str:
+def to_junit(screen: Screen, heading: str, checks: Sequence[Check], text: str) -> str:
     """The gates as JUnit test cases; without a gate, one case that passes."""
     failures = sum(check.failed for check in checks)
     cases = []
@@ -211,7 +212,7 @@ def to_junit(screen: Screen, heading: str, checks: Sequence[Checked], text: str)
         body = f"<failure message={quoteattr(_xml(check.message))}/>" if check.failed else ""
         cases.append(f'  <testcase classname="riskalign" name={name}>{body}</testcase>\n')
     if not checks:
-        name = quoteattr(_xml(words.headline(screen)))
+        name = quoteattr(_xml(tell(screen).headline))
         cases.append(f'  <testcase classname="riskalign" name={name}/>\n')
     return (
         '<?xml version="1.0" encoding="UTF-8"?>\n'

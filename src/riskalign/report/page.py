@@ -12,10 +12,11 @@ from importlib.resources import files
 from typing import Any
 
 from riskalign.equations.arrays import FloatArray
-from riskalign.report import sections, words
+from riskalign.report import sections
 from riskalign.report.diagrams import GRID, LINEAR_EDGES, LOGIT_EDGES, LOGIT_END, Diagram
-from riskalign.report.exchange import to_dict
+from riskalign.report.exchange import plain, to_dict
 from riskalign.report.screen import Screen
+from riskalign.report.words import Words, tell
 
 DIGITS = 4
 """Significant digits of the numbers that are drawn."""
@@ -64,26 +65,27 @@ def to_html(screen: Screen, provenance: Provenance | None = None) -> str:
     here = files("riskalign.report")
     style = (here / "style.css").read_text(encoding="utf-8")
     script = (here / "script.js").read_text(encoding="utf-8")
+    said = tell(screen)
     title = f"Calibration report: {origin.source}" if origin.source else "Calibration report"
     pieces = {
         "script_hash": _hash(script),
         "style_hash": _hash(style),
         "title": html.escape(title),
         "grade": html.escape(screen.grade),
-        "headline": html.escape(words.headline(screen)),
-        "subject": html.escape(_subject(screen, origin)),
-        "sentences": sections.sentences(screen),
-        "cards": sections.cards(screen),
+        "headline": html.escape(said.headline),
+        "subject": html.escape(" \u00b7 ".join(filter(None, (origin.source, said.subject)))),
+        "sentences": sections.sentences(said),
+        "cards": sections.cards(screen, said),
         "tabs": sections.tabs(screen),
-        "classes": sections.class_section(screen),
-        "advice": sections.advice_section(screen, origin.file),
-        "rows": sections.table_of(words.rows(screen)),
-        "details": sections.table_of(words.detail_rows(screen)),
+        "classes": sections.class_section(screen, said),
+        "advice": sections.advice_section(screen.advice, said, origin.file),
+        "rows": sections.table_of(said.rows),
+        "details": sections.table_of(said.details),
         "decomposition": sections.decomposition(screen),
         "method": sections.method(screen),
         "origin": sections.origin(origin.command, origin.reading),
         "footer": html.escape(_footer(origin)),
-        "data": _json(_data(screen, origin)),
+        "data": _json(_data(screen, said, origin)),
         "style": style,
         "script": script,
     }
@@ -104,15 +106,10 @@ def _hash(text: str) -> str:
 
 def _json(data: object) -> str:
     """JSON that is inert inside a script element, whatever names it holds."""
-    text = json.dumps(sections.plain(data), separators=(",", ":"), allow_nan=False)
+    text = json.dumps(plain(data), separators=(",", ":"), allow_nan=False)
     for letter in "<>&":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
     return text
-
-
-def _subject(screen: Screen, origin: Provenance) -> str:
-    parts = [origin.source] if origin.source else []
-    return " \u00b7 ".join([*parts, words.subject(screen)])
 
 
 def _footer(origin: Provenance) -> str:
@@ -128,19 +125,19 @@ def _rounded(values: FloatArray) -> list[float | None]:
     return [None if math.isnan(x) else float(f"{x:.{DIGITS}g}") for x in values.tolist()]
 
 
-def _data(screen: Screen, origin: Provenance) -> dict[str, Any]:
+def _data(screen: Screen, said: Words, origin: Provenance) -> dict[str, Any]:
     facts = {
         "riskalign": origin.version,
         "made": origin.made,
         "command": origin.command,
         "source": origin.source,
     }
-    drawn = _drawn(screen)
+    drawn = _drawn(screen, said)
     worst = screen.worst
     first = 0
     if worst is not None and worst.per_class is not None:
         first = next((i for i, each in enumerate(drawn) if each["tab"] == "classes"), 0)
-    rare = screen.diagram is not None and screen.one_class
+    rare = screen.diagram is not None and said.one_class
     return {
         "grid": GRID.round(6).tolist(),
         "linear_edges": LINEAR_EDGES.round(6).tolist(),
@@ -155,22 +152,22 @@ def _data(screen: Screen, origin: Provenance) -> dict[str, Any]:
     }
 
 
-def _drawn(screen: Screen) -> list[dict[str, Any]]:
+def _drawn(screen: Screen, said: Words) -> list[dict[str, Any]]:
     """The diagrams: of the confidence or of one class, then of classes by evidence."""
     found = []
     if screen.top_diagram is not None:
         found.append(_diagram(screen.top_diagram, "confidence", "the predicted class"))
     if screen.diagram is not None:
-        if screen.one_class:
+        if said.one_class:
             name = f"class {screen.diagram.name}"
             found.append(_diagram(screen.diagram, "class", name))
         else:
             found.append(_diagram(screen.diagram, "confidence", "the predicted class"))
-    for k in screen.class_order:
-        error = screen.class_errors.get(k)
+    for line in said.classes:
+        error = screen.class_errors.get(line.number)
         if error is not None and error.diagram is not None:
             name = f"class {error.diagram.name}"
-            found.append(_diagram(error.diagram, "classes", name) | {"number": k})
+            found.append(_diagram(error.diagram, "classes", name) | {"number": line.number})
     return found
 
 

@@ -7,9 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from riskalign.data.notions import NOTIONS
 from riskalign.display.judgement import DEFAULT, Thresholds, Verdict
 from riskalign.equations.evidence import ClassEvidence
 from riskalign.equations.losses import ProperLoss
@@ -28,7 +25,7 @@ class Options:
     Attributes
     ----------
     loss, confidence : as for `calibration_error`
-    method : in place of the debiased default
+    method : what estimates, by default the debiased kernel smoother
     n_draws : label sets drawn for the test of calibration, 0 for no test
     pictures : whether diagrams are wanted
     advice : whether recalibration is tried
@@ -37,22 +34,16 @@ class Options:
 
     loss: str | ProperLoss = "l2"
     confidence: float = 0.95
-    method: Method | None = None
+    method: Method = field(default_factory=KernelSmoother)
     n_draws: int = 0
     pictures: bool = True
     advice: bool = True
     thresholds: Thresholds = DEFAULT
 
     @property
-    def chosen(self) -> Method:
-        """The method that estimates."""
-        return KernelSmoother() if self.method is None else self.method
-
-    @property
     def level(self) -> float | None:
         """The confidence of intervals; None for methods that have none."""
-        chosen = self.chosen
-        debiased = isinstance(chosen, KernelSmoother) and chosen.smooths_residuals
+        debiased = isinstance(self.method, KernelSmoother) and self.method.smooths_residuals
         return self.confidence if debiased else None
 
 
@@ -105,6 +96,7 @@ class Screen:
     test : the test of calibration
     advice : what recalibration would gain
     stage : what is being worked on; empty if nothing is left to do
+    stages : all stages, with their rough costs in relation
     hard : whether all predictions are 0 or 1, as predicted classes are
     impossible : rows whose label had the predicted probability 0; 0 where a part of the rows is
         known
@@ -124,6 +116,7 @@ class Screen:
     test: CalibrationTest | None = None
     advice: Advice | None = None
     stage: str = ""
+    stages: dict[str, float] = field(default_factory=dict)
     hard: bool = False
     impossible: int = 0
 
@@ -146,35 +139,3 @@ class Screen:
     def grade(self) -> str:
         """The worst grade of all answers."""
         return "unclear" if self.worst is None else self.verdict_of(self.worst).grade
-
-    @property
-    def class_order(self) -> list[int]:
-        """Classes by evidence: those beyond chance first."""
-        if self.evidence is None:
-            return []
-        errors = np.array([self._error(k) for k in range(len(self.evidence.names))])
-        return self.evidence.order(errors).tolist()
-
-    @property
-    def classes_note(self) -> str:
-        """Which classes were estimated, where not all were; empty otherwise."""
-        K = len(self.class_order)
-        if not self.class_errors or len(self.class_errors) == K:
-            return ""
-        return (
-            f"Of {K:,} classes, the {len(self.class_errors)} with the most evidence are estimated; "
-            'the others show "-" as typical gap. --notion classwise estimates all of them.'
-        )
-
-    def _error(self, k: int) -> float:
-        found = self.class_errors.get(k)
-        return -np.inf if found is None else found.value
-
-    def share(self, k: int) -> float | None:
-        """The part of the class-wise error that class k has, None where it is not known."""
-        return None if self.result is None else self.result.class_share(k)
-
-    @property
-    def one_class(self) -> bool:
-        """Whether the report is about the probability of one class."""
-        return NOTIONS[self.notion].is_one_class

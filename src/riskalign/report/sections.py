@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import html
-import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 from riskalign.data.notions import NOTIONS
 from riskalign.display import help, numbers
+from riskalign.display.classes import ClassLine
 from riskalign.display.numbers import MINUS, points
 from riskalign.display.table import Row
 from riskalign.recalibration.gains import Gain
-from riskalign.report import words
 from riskalign.report.advice import Advice
-from riskalign.report.screen import Scores, Screen
-from riskalign.results import CalibrationResult
+from riskalign.report.screen import Screen
+from riskalign.report.words import Words
 
 SHOWN = 20
 """Classes that the table shows before it is asked for more."""
@@ -38,15 +36,6 @@ BAR, HALF = 120, 60
 """Width of an interval bar, and where its 0 is."""
 
 
-def plain(value: Any) -> Any:
-    """The same without numbers that JSON does not have."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: plain(part) for key, part in value.items()}
-    return [plain(part) for part in value] if isinstance(value, list | tuple) else value
-
-
 def tip(text: str) -> str:
     """A question mark that explains what stands before it."""
     if not text:
@@ -62,50 +51,48 @@ def minus(text: str) -> str:
     return SIGN.sub(MINUS, html.escape(text)).replace("&lt;=", "\u2264")
 
 
-def sentences(screen: Screen) -> str:
+def sentences(said: Words) -> str:
     """What the report says, one sentence per line."""
-    return "".join(f"<p>{minus(sentence)}</p>" for sentence in words.sentences(screen))
+    return "".join(f"<p>{minus(sentence)}</p>" for sentence in said.sentences)
 
 
-def cards(screen: Screen) -> str:
+def cards(screen: Screen, said: Words) -> str:
     """Four numbers of equal rank."""
-    return "".join(_card(*card) for card in _cards(screen))
+    return "".join(_card(*card) for card in _cards(screen, said))
 
 
-def _cards(screen: Screen) -> Iterator[tuple[Row, str, str]]:
+def _cards(screen: Screen, said: Words) -> Iterator[tuple[Row, str, str]]:
     """A row, what is said below it, and its grade."""
     level = f"{screen.options.confidence:.0%} CI"
-    first = True
-    for answer in screen.answers:
-        row = answer.gap_row(screen.options.thresholds)
+    chance = ""
+    if screen.scores is not None:
+        by_chance = points(screen.scores.ece_by_chance)
+        chance = f"a calibrated model shows {by_chance} pts by chance"
+    for answer in said.answers:
+        row = answer.told.gap
         note = f"{level} {row.interval}" if row.interval else ""
-        if screen.scores is not None and words.is_ece(screen, answer):
-            row = replace(words.ece_row(screen.scores), note=row.note)
-            note = _by_chance(screen.scores)
-        yield row, note, row.note if answer.in_points else ""
-        if first:
-            yield from _average_cards(answer, level)
-        first = False
-    if screen.scores is not None and len(screen.answers) == 1 and not screen.one_class:
-        row = next(row for row in words.rows(screen) if row.name == "accuracy")
+        if said.ece is not None and answer.is_ece:
+            row, note = replace(said.ece, note=row.note), chance
+        yield row, note, row.note if answer.told.in_points else ""
+        if answer is said.answers[0]:
+            yield from _average_cards(answer.told.averages, level)
+    if screen.scores is not None and len(said.answers) == 1 and not said.one_class:
+        row = next(row for row in said.rows if row.name == "accuracy")
         yield row, f"mean confidence {numbers.percent(screen.scores.confidence)}", ""
-    if screen.scores is not None and not any(words.is_ece(screen, a) for a in screen.answers):
-        yield words.ece_row(screen.scores), _by_chance(screen.scores), ""
+    if said.ece is not None and not any(answer.is_ece for answer in said.answers):
+        yield said.ece, chance, ""
 
 
-def _by_chance(scores: Scores) -> str:
-    return f"a calibrated model shows {points(scores.ece_by_chance)} pts by chance"
-
-
-def _average_cards(answer: CalibrationResult, level: str) -> Iterator[tuple[Row, str, str]]:
-    rows = {row.name: row for row in answer.average_rows()}
-    for name in ("predicted / observed", "confidence - accuracy", "predicted - observed"):
-        if name in rows:
-            row = rows[name]
-            yield row, f"{level} {row.interval}: {row.note}", ""
-    if "calibration slope" in rows:
-        row = rows["calibration slope"]
-        yield row, f"{level} {row.interval}; {row.note}", ""
+def _average_cards(averages: Sequence[Row], level: str) -> Iterator[tuple[Row, str, str]]:
+    joined = {
+        "predicted / observed": ":",
+        "confidence - accuracy": ":",
+        "predicted - observed": ":",
+        "calibration slope": ";",
+    }
+    for row in averages:
+        if row.name in joined:
+            yield row, f"{level} {row.interval}{joined[row.name]} {row.note}", ""
 
 
 def _card(row: Row, note: str, grade: str) -> str:
@@ -150,15 +137,14 @@ def table_of(rows: Iterable[Row]) -> str:
     )
 
 
-def class_section(screen: Screen) -> str:
+def class_section(screen: Screen, said: Words) -> str:
     """The table of classes, by evidence."""
-    found = screen.evidence
-    if found is None:
+    if not said.classes:
         return ""
-    order = screen.class_order
-    reach = max((max(abs(found.low[k]), abs(found.high[k])) for k in order[:SHOWN]), default=1.0)
-    rows = "".join(_class_row(screen, k, place, float(reach)) for place, k in enumerate(order))
-    K, off = len(order), int(found.findings.sum())
+    first = said.classes[:SHOWN]
+    reach = max(abs(end) for line in first for end in (line.low, line.high))
+    rows = "".join(_class_row(line, place, reach) for place, line in enumerate(said.classes))
+    K, off = len(said.classes), sum(bool(line.direction) for line in said.classes)
     level = f"{screen.options.confidence:.0%}"
     heads = (
         ("name", "class", ""),
@@ -171,6 +157,7 @@ def class_section(screen: Screen) -> str:
         ("number", "observed", ""),
         ("number", "rows", ""),
     )
+    note = f'<p class="caption">{html.escape(said.classes_note)}</p>' if said.classes_note else ""
     head = "".join(
         f'<th scope="col"{f" data-sort={kind}" if kind else ""}><span>{html.escape(name)}</span>'
         f"{tip(text)}</th>"
@@ -188,31 +175,23 @@ def class_section(screen: Screen) -> str:
         '<button type="button" id="more">Show all</button></div>'
         '<div class="scroll" tabindex="0" role="region" aria-labelledby="classes-title">'
         f'<table id="class-table" data-shown="{SHOWN}"><thead><tr>{head}</tr></thead>'
-        f"<tbody>{rows}</tbody></table></div>{_estimated(screen)}</section>"
+        f"<tbody>{rows}</tbody></table></div>{note}</section>"
     )
 
 
-def _estimated(screen: Screen) -> str:
-    note = screen.classes_note
-    return f'<p class="caption">{html.escape(note)}</p>' if note else ""
-
-
-def _class_row(screen: Screen, k: int, place: int, reach: float) -> str:
-    found, error = screen.evidence, screen.class_errors.get(k)
-    assert found is not None
-    _, predicted, observed, gap, typical, share, finding = words.class_cells(screen, k)
+def _class_row(line: ClassLine, place: int, reach: float) -> str:
+    _, predicted, observed, gap, typical, share, finding = line.cells(0)
     side = "over" if finding in ("too high", "too extreme") else "under" if finding else "none"
-    bar = interval_bar(float(found.gaps[k]), float(found.low[k]), float(found.high[k]), reach, side)
-    value = -1.0 if error is None else error.value
-    part = screen.share(k)
+    bar = interval_bar(line.gap, line.low, line.high, reach, side)
+    value = -1.0 if line.error is None else line.error
     cells = (
         ("finding", -float(place), None),
-        ("gap", float(found.gaps[k]), None),
+        ("gap", line.gap, None),
         ("typical gap", value, typical if typical == "-" else f"{typical} pts"),
-        ("share", -1.0 if part is None else part, None),
-        ("predicted", float(found.mean_prediction[k]), predicted),
-        ("observed", float(found.frequency[k]), observed),
-        ("rows", float(found.counts[k]), numbers.count(float(found.counts[k]))),
+        ("share", -1.0 if line.share is None else line.share, None),
+        ("predicted", line.mean_prediction, predicted),
+        ("observed", line.frequency, observed),
+        ("rows", line.count, numbers.count(line.count)),
     )
     made = []
     for name, number, text in cells:
@@ -221,15 +200,15 @@ def _class_row(screen: Screen, k: int, place: int, reach: float) -> str:
             if text is not None
             else {
                 "gap": f'{bar}<span class="gap">{minus(gap)}</span>',
-                "share": _share_bar(part, share),
+                "share": _share_bar(line.share, share),
                 "finding": f'<span class="finding {side}">{html.escape(finding)}</span>',
             }[name]
         )
         made.append(f'<td data-label="{name}" data-value="{number:.6g}">{content}</td>')
     beyond = ' data-beyond=""' if finding else ""
-    name = html.escape(found.names[k])
+    name = html.escape(line.name)
     return (
-        f'<tr data-number="{k}"{beyond}><td data-label="class">{name}</td>'
+        f'<tr data-number="{line.number}"{beyond}><td data-label="class">{name}</td>'
         f'<td class="spark"></td>{"".join(made)}</tr>'
     )
 
@@ -259,9 +238,8 @@ def _share_bar(part: float | None, text: str) -> str:
     )
 
 
-def advice_section(screen: Screen, source: Sequence[str]) -> str:
+def advice_section(advice: Advice | None, said: Words, source: Sequence[str]) -> str:
     """What recalibration would gain; empty where it was not tried."""
-    advice = screen.advice
     if advice is None:
         return ""
     title = '<section aria-labelledby="todo"><h2 id="todo">What to do</h2>'
@@ -275,7 +253,7 @@ def advice_section(screen: Screen, source: Sequence[str]) -> str:
     rows = "".join(_gain_row(advice, gain, most) for gain in advice.gains)
     command = advice.command(source)
     shown = f'<p class="command"><code>{html.escape(command)}</code></p>' if command else ""
-    about = NOTIONS[advice.notion].subject.format(name=words.positive(screen))
+    about = NOTIONS[advice.notion].subject.format(name=said.positive)
     return (
         f'{title}<p>{minus(advice.sentence)}</p>{shown}<div class="scroll"><table class="gains">'
         f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"

@@ -16,10 +16,9 @@ from riskalign.data.case import Case
 from riskalign.data.notions import BINARY, NOTIONS, TOP_LABEL, named_notion
 from riskalign.equations.evidence import ClassEvidence
 from riskalign.equations.problem import Problem
-from riskalign.inference.null import one_per_row, systematic_rows
 from riskalign.pipeline import error_of
 from riskalign.progress import track
-from riskalign.recalibration.gains import gains_of, most_rows
+from riskalign.recalibration.gains import gains_of_drawn
 from riskalign.report.advice import ENOUGH, Advice
 from riskalign.report.diagrams import GRID, Bins, Diagram, diagrams
 from riskalign.report.screen import ClassError, Options, Scores, Screen
@@ -139,9 +138,10 @@ def survey(
     """The screen as it grows; `stage` of each says what comes next."""
     case = sketch.case(options.loss)
     many = case.notion.per_class and len(case.problems) > MANY and notion is None
-    asked = TOP_LABEL.name if top_label or many else sketch.notion
-    classes = () if top_label else sketch.classes
-    screen = Screen(asked, classes, sketch.n_samples, options, stage="scores")
+    asked = TOP_LABEL.name if top_label or many else case.notion.name
+    classes = () if top_label else case.sample.classes
+    screen = Screen(asked, classes, sketch.n_samples, options)
+    screen = replace(screen, stage="scores", stages=_stages(screen))
     yield screen
     screen = replace(screen, scores=_scores(sketch, case, top_label), stage="confidence")
     f = _one(case).predictions
@@ -149,17 +149,17 @@ def survey(
     screen = replace(screen, hard=hard, impossible=_impossible(case))
     yield screen
     if many:
-        steps = _of_many_classes(screen, sketch, case)
+        steps = _of_many_classes(screen, case)
     elif case.notion.whole_rows:
-        steps = _of_whole_rows(screen, sketch, case)
+        steps = _of_whole_rows(screen, case)
     else:
-        steps = _of_one_probability(screen, sketch, case, top_label)
+        steps = _of_one_probability(screen, case, top_label)
     for screen in steps:
         yield screen
     yield from _finished(screen, sketch, case)
 
 
-def stages(screen: Screen) -> dict[str, float]:
+def _stages(screen: Screen) -> dict[str, float]:
     """The stages that a survey goes through, with their rough costs in relation."""
     K = max(len(screen.classes), 1)
     whole = NOTIONS[screen.notion].whole_rows
@@ -201,28 +201,23 @@ def _one(case: Case) -> Problem:
     return case.problems[0] if case.notion.is_one_class else case.top
 
 
-def _estimated(
-    screen: Screen, sketch: CalibrationSketch, notion: str | None = None
-) -> CalibrationResult:
-    options = screen.options
-    case = sketch.case(options.loss, notion)
-    return error_of(case, options.chosen, options.level).without_rows()
+def _estimated(screen: Screen, case: Case) -> CalibrationResult:
+    """The error of a case, without the rows behind it."""
+    return replace(error_of(case, screen.options.method, screen.options.level), rows=None)
 
 
 def _curve(screen: Screen, result: CalibrationResult, case: Case) -> list[Diagram]:
     if not screen.options.pictures or result.curve is None:
         return []
     curve = result.reliability_curve(GRID)
-    order = screen.class_order[:WORST] if result.per_class is not None else None
+    order = None if result.per_class is None else _worst_classes(result)
     drawn = diagrams(curve, case.problems, screen.options.confidence, order)
     steps = ((1, diagram) for diagram in drawn)
     return list(track(steps, len(case.problems), "diagrams", progress=False))
 
 
-def _of_one_probability(
-    screen: Screen, sketch: CalibrationSketch, case: Case, top_label: bool
-) -> Iterator[Screen]:
-    result = _estimated(screen, sketch)
+def _of_one_probability(screen: Screen, case: Case, top_label: bool) -> Iterator[Screen]:
+    result = _estimated(screen, case)
     own = as_top_label(result) if top_label else result
     screen = replace(screen, result=own, stage=_drawing(screen))
     yield screen
@@ -232,22 +227,23 @@ def _of_one_probability(
     yield screen
 
 
-def _of_whole_rows(screen: Screen, sketch: CalibrationSketch, case: Case) -> Iterator[Screen]:
-    top = _estimated(screen, sketch, TOP_LABEL.name)
+def _of_whole_rows(screen: Screen, case: Case) -> Iterator[Screen]:
+    of_top = case.of_top_label()
+    top = _estimated(screen, of_top)
     screen = replace(screen, top=top, stage="classes")
     yield screen
-    result = _estimated(screen, sketch)
+    result = _estimated(screen, case)
     screen = replace(screen, result=result, stage=_drawing(screen))
     if result.per_class is not None:
         errors = {k: ClassError(value) for k, value in enumerate(result.per_class.tolist())}
         screen = replace(screen, evidence=result.evidence, class_errors=errors)
         if result.per_class_interval is not None:
-            for k in screen.class_order[:WORST]:
+            for k in _worst_classes(result):
                 low, high = result.per_class_interval[k].tolist()
                 errors[k] = replace(errors[k], interval=(low, high))
         screen = replace(screen, class_errors=errors)
     yield screen
-    for diagram in _curve(screen, top, case.of_top_label()):
+    for diagram in _curve(screen, top, of_top):
         screen = replace(screen, top_diagram=diagram)
     if result.per_class is not None:
         errors = dict(screen.class_errors)
@@ -257,37 +253,34 @@ def _of_whole_rows(screen: Screen, sketch: CalibrationSketch, case: Case) -> Ite
     yield screen
 
 
-def _of_many_classes(screen: Screen, sketch: CalibrationSketch, case: Case) -> Iterator[Screen]:
-    result = _estimated(screen, sketch, TOP_LABEL.name)
+def _of_many_classes(screen: Screen, case: Case) -> Iterator[Screen]:
+    of_top = case.of_top_label()
+    result = _estimated(screen, of_top)
     evidence = ClassEvidence.of(case.problems, case.n_samples, screen.options.confidence)
     screen = replace(screen, result=result, evidence=evidence, stage="classes")
     yield screen
     errors: dict[int, ClassError] = {}
     for k in evidence.order()[:WORST].tolist():
         one = case.of_class(k)
-        found = error_of(one, screen.options.chosen, screen.options.level)
+        found = _estimated(screen, one)
         drawn = _curve(screen, found, one)
         errors[k] = ClassError(found.value, found.interval, drawn[0] if drawn else None)
         screen = replace(screen, class_errors=dict(errors))
         yield screen
     screen = replace(screen, stage=_drawing(screen))
-    for diagram in _curve(screen, result, case.of_top_label()):
+    for diagram in _curve(screen, result, of_top):
         screen = replace(screen, diagram=diagram)
     yield screen
 
 
 def _finished(screen: Screen, sketch: CalibrationSketch, case: Case) -> Iterator[Screen]:
     """What recalibration would gain, and the p-value last: it takes longest."""
-    options = screen.options
-    if options.advice and screen.worst is not None and not _is_advised(screen):
-        worst = screen.worst
-        screen = replace(
-            screen, advice=Advice(worst.notion, 1, (), worst.in_points, screen.n_samples)
-        )
-    elif _is_advised(screen) and screen.answers:
-        screen = replace(screen, stage="advice")
-        yield screen
-        screen = replace(screen, advice=_advice(screen, case))
+    options, worst = screen.options, screen.worst
+    if options.advice and worst is not None:
+        if _is_advised(screen):
+            screen = replace(screen, stage="advice")
+            yield screen
+        screen = replace(screen, advice=_advice(screen, worst, case))
     if options.n_draws:
         screen = replace(screen, stage="p-value")
         yield screen
@@ -311,21 +304,24 @@ def _impossible(case: Case) -> int:
     return round(float(np.sum(none * each)))
 
 
-def _advice(screen: Screen, case: Case) -> Advice:
+def _advice(screen: Screen, worst: CalibrationResult, case: Case) -> Advice:
     """What recalibration would gain in the answer that is worst; of many classes, in confidence."""
-    K, worst = len(screen.classes), screen.worst
-    assert worst is not None
+    K, n, in_points = len(screen.classes), screen.n_samples, worst.in_points
+    if n < ENOUGH:
+        return Advice(worst.notion, 1, (), in_points, n)
     notion = TOP_LABEL.name if FEW < K else worst.notion
-    methods, most = None, most_rows(max(K, 2))
+    methods, most = None, None
     if FEW < K:  # a sample of rows that is large enough to see a gain, and few methods
         methods, most = QUICK if K <= MANY else QUICK[:1], ADVISED
-    # A row may stand for many equal samples: each is drawn as often as it occurs.
-    rows = np.sort(systematic_rows([case.sample], most))  # again in the order without meaning
-    sample = one_per_row(case.sample).take(rows)
     asked = notion if K else case.notion.name  # of a mere confidence: was it right?
-    gains = gains_of(sample, methods, asked, screen.options.loss)
-    per_class = K if NOTIONS[notion].per_class else 1
-    return Advice(notion, per_class, tuple(gains), worst.in_points, screen.n_samples)
+    gains = gains_of_drawn(case.sample, most, methods, asked, screen.options.loss)
+    return Advice(notion, K if NOTIONS[notion].per_class else 1, tuple(gains), in_points, n)
+
+
+def _worst_classes(result: CalibrationResult) -> list[int]:
+    """The classes of a class-wise error that are drawn, by evidence."""
+    assert result.evidence is not None
+    return result.evidence.order(result.per_class)[:WORST].tolist()
 
 
 def as_top_label(result: CalibrationResult) -> CalibrationResult:

@@ -6,11 +6,11 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from riskalign.display.table import WIDTH, columns, text_rows, wrapped
-from riskalign.report import words
 from riskalign.report.screen import Screen
+from riskalign.report.words import tell
 
-CLASSES = 5
-"""Classes that are listed, if so many are off."""
+CLASSES, NAME = 5, 18
+"""Classes that are listed unless all are asked for, and letters of their names."""
 
 
 def text_lines(
@@ -24,49 +24,33 @@ def text_lines(
 
     `source` is the file for the advice's command: its path and the options with which it is read.
     """
-    yield words.subject(screen)
+    said = tell(screen)
+    yield said.subject
     yield ""
-    yield from wrapped(words.headline(screen).upper())
-    for sentence in words.sentences(screen):
+    yield from wrapped(said.headline.upper())
+    for sentence in said.sentences:
         yield from wrapped(sentence, "  ")
     yield ""
-    yield from text_rows(list(words.rows(screen)))
-    yield from _classes(screen, all_classes)
+    yield from text_rows(said.rows)
+    if said.classes:
+        shown = said.classes if all_classes else said.classes[:CLASSES]
+        yield ""
+        yield from columns([said.class_head, *(line.cells(NAME) for line in shown)], left=(0, 3, 6))
+        if len(shown) < len(said.classes):
+            yield f"  ({len(said.classes) - len(shown):,} more: --all-classes)"
+        yield from wrapped(said.classes_note, "  ")
     yield ""
-    yield from _advice(screen, source)
+    if screen.advice is not None:
+        yield "What to do"
+        yield from wrapped(screen.advice.sentence, "  ")
+        command = screen.advice.command(source)
+        yield from _folded(command) if command else ()
+        yield ""
     if verbose:
         yield "Details"
-        yield from text_rows(list(words.detail_rows(screen)))
+        yield from text_rows(said.details)
     else:
-        yield from _details(screen)
-
-
-def _classes(screen: Screen, all_classes: bool) -> Iterator[str]:
-    found = screen.evidence
-    if found is None:
-        return
-    K = len(found.names)
-    order = screen.class_order
-    shown = order if all_classes else order[:CLASSES]
-    rows = [words.class_head(screen), *(words.class_cells(screen, k) for k in shown)]
-    yield ""
-    yield from columns(rows, left=(0, 3, 6))
-    if len(shown) < K:
-        yield f"  ({K - len(shown):,} more: --all-classes)"
-    yield from wrapped(screen.classes_note, "  ") if screen.classes_note else ()
-
-
-def _advice(screen: Screen, source: Sequence[str]) -> Iterator[str]:
-    """What recalibration would gain."""
-    advice = screen.advice
-    if advice is None:
-        return
-    yield "What to do"
-    yield from wrapped(advice.sentence, "  ")
-    command = advice.command(source)
-    if command:
-        yield from _folded(command)
-    yield ""
+        yield from wrapped(f"Grades: {said.grades}. --verbose shows squared errors and the method.")
 
 
 def _folded(command: str) -> Iterator[str]:
@@ -83,9 +67,3 @@ def _folded(command: str) -> Iterator[str]:
             line = "     "
         line = f"{line} {part}"
     yield line
-
-
-def _details(screen: Screen) -> Iterator[str]:
-    """One line on the squares and on how grades are given."""
-    text = f"Grades: {words.grades(screen)}. --verbose shows squared errors and the method."
-    yield from wrapped(text)
