@@ -195,7 +195,7 @@ def test_options_are_checked():
     with pytest.raises(ValueError, match="two samples in each of 5 folds"):
         ra.calibration_error(case.y, case.f, notion="canonical", method=ra.KernelRidge())
     case = ordinary(40, 3)
-    with pytest.raises(ValueError, match="`sample_weight` has no part"):
+    with pytest.raises(ValueError, match="`sample_weight` is not used"):
         ra.calibration_error(
             case.y,
             case.f,
