@@ -335,6 +335,22 @@ class TestFrame:
         assert found.plot().lines
         plt.close("all")
 
+    def test_a_period_where_one_row_outweighs_the_others(self, history):
+        """It has NaN in the frame and is left out by the alarm; asked for itself, it is named."""
+        found = ra.CalibrationHistory()
+        for name in history.periods[:3]:
+            found.append(name, history[name])
+        without = found.alarm()
+        heavy = ra.CalibrationSketch()
+        heavy.update([0, 1, 1], [0.2, 0.6, 0.7], sample_weight=[1, 1, 1e16])
+        found.append("2026-01-02 b", heavy)
+        frame = found.frame()
+        assert frame.iloc[2, 2:].isna().all()
+        assert not frame.drop(index=2).isna().any().any()
+        assert found.alarm() == without
+        with pytest.raises(ValueError, match="The period '2026-01-02 b' has no error: `sample_we"):
+            found.result("2026-01-02 b")
+
     def test_sketches_without_rows(self):
         """Class-wise ones, as the metric for PyTorch makes them: the errors have no intervals."""
         g = np.random.default_rng(0)
