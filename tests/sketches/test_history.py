@@ -448,11 +448,31 @@ class TestPlot:
         matplotlib.use("Agg")
         alarm = history.alarm(reference=2)
         ax = history.plot(alarm=alarm)
-        columns = history.to_columns()
-        np.testing.assert_allclose(ax.lines[0].get_ydata(), columns["value"])
-        assert ax.get_ylabel() == "calibration error\n(squared error), 95% interval"
-        assert any(alarm.limit in line.get_ydata() for line in ax.lines)
+        shown = [100 * history.result(name).gap for name in history]
+        np.testing.assert_allclose(ax.lines[0].get_ydata(), shown)
+        assert ax.get_ylabel() == "typical gap\n(percentage points), 95% interval"
+        assert any(100 * alarm.limit**0.5 in line.get_ydata() for line in ax.lines)
         matplotlib.pyplot.close("all")
+
+    def test_typical_gaps_are_per_class(self):
+        pytest.importorskip("matplotlib").use("Agg")
+        data = ra.datasets.class_bias(300, 3, seed=0)
+        own = ra.CalibrationSketch("classwise", 3).update(data.y_true, data.y_prob)
+        found = ra.CalibrationHistory().append("a", own)
+        ax = found.plot()
+        assert ax.lines[0].get_ydata() == pytest.approx([100 * found.result("a").gap])
+        assert ax.get_ylabel() == "typical gap per class\n(percentage points), 95% interval"
+        ax = found.plot(notion="top-label")
+        assert ax.get_ylabel() == "typical gap\n(percentage points), 95% interval"
+        plt.close("all")
+
+    def test_other_losses_keep_their_unit(self, history):
+        pytest.importorskip("matplotlib").use("Agg")
+        ax = history.plot(loss="kl")
+        value = history.to_columns(loss="kl")["value"]
+        np.testing.assert_allclose(ax.lines[0].get_ydata(), value)
+        assert ax.get_ylabel() == "calibration error\n(log loss), 95% interval"
+        plt.close("all")
 
     def test_an_empty_history(self):
         with pytest.raises(ValueError, match="The history is empty: append"):

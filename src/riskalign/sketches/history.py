@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from riskalign.compose import compose
+from riskalign.data.notions import NOTIONS, named_notion
 from riskalign.data.state import SketchState
 from riskalign.data.validation import OutweighedError, is_whole
 from riskalign.display import numbers
@@ -350,10 +351,13 @@ class CalibrationHistory:
     def plot(self, *, alarm: Alarm | None = None, ax: Axes | None = None, **options: Any) -> Axes:
         """Draw the error of every period with its interval as a band.
 
+        Squared errors are drawn as typical gaps, their roots in percentage points, as
+        `riskalign history` prints them; other losses in their own unit.
+
         Parameters
         ----------
         alarm : Alarm, optional
-            What `alarm` found, to be marked.
+            What `alarm` found for the same notion and loss, to be marked.
         ax : matplotlib Axes, optional
         **options
             `notion`, `loss` and `confidence`, as for `calibration_error`.
@@ -362,9 +366,16 @@ class CalibrationHistory:
 
         if not len(self):
             raise ValueError("The history is empty: append a period's sketch first.")
-        loss, level = options.get("loss", "l2"), options.get("confidence", 0.95)
-        words = f"({LOSSES.get(str(loss), str(loss))}), {level:.0%} interval"
-        return error_over_time(self.to_columns(**options), alarm=alarm, ax=ax, words=words)
+        columns, level = self.to_columns(**options), options.get("confidence", 0.95)
+        loss, interval, n_parts = str(options.get("loss", "l2")), f"{level:.0%} interval", None
+        words = f"calibration error\n({LOSSES.get(loss, loss)}), {interval}"
+        if loss == "l2":
+            known = self[self.periods[0]]
+            notion = named_notion(options.get("notion")) or NOTIONS[known.notion]
+            n_parts = notion.n_problems(len(known.classes))
+            per = " per class" if notion.per_class else ""
+            words = f"typical gap{per}\n(percentage points), {interval}"
+        return error_over_time(columns, words, n_parts, alarm=alarm, ax=ax)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Store the history as one Parquet file, or as a folder of .sketch files.
