@@ -72,6 +72,12 @@ class TestWords:
         assert square in verbose
         assert f"{100 * screen.result.root:.1f} pts" in plain
 
+    def test_the_widest_smoothing_is_said_in_plain_words(self):
+        data = ra.datasets.calibrated(400, 2, seed=0)
+        found = summarize(data.y_true, data.y_prob[:, 1], **QUICK)
+        said = "as wide as allowed: narrower smoothing shows no further pattern"
+        assert said in " ".join(text_of(found, verbose=True).split())
+
     def test_scores_everyone_knows(self, screen, three):
         text = text_of(screen)
         accuracy = np.mean(three.y_prob.argmax(axis=1) == three.y_true)

@@ -354,5 +354,5 @@ class Described:
             return text
         some = f" for {edges} of {len(h)} classes" if len(h) > 1 else ""
         if self.estimator == "debiased":
-            return f"{text}, as wide as allowed{some}: the fitted start explains the gap"
+            return f"{text}, as wide as allowed{some}: narrower smoothing shows no further pattern"
         return f"{text}, at the edge of the range that was searched{some}"
