@@ -6,10 +6,12 @@ import json
 import math
 import re
 from dataclasses import replace
+from functools import partial
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from scipy.special import expit
 
 import riskalign as ra
 from riskalign.cli.gates import Limit, check_gates, check_limit
@@ -17,6 +19,7 @@ from riskalign.cli.meter import Meter
 from riskalign.display import svg
 from riskalign.display.judgement import Thresholds, judge
 from riskalign.methods import KernelSmoother
+from riskalign.recalibration import gains
 from riskalign.recalibration.gains import Gain
 from riskalign.report import Options, screen_of, summarize, survey
 from riskalign.report.advice import Advice
@@ -613,8 +616,9 @@ class TestSmallErrors:
 
 
 class TestAdviceOfManyRows:
-    def test_equal_rows_count_as_often_as_they_occur(self):
+    def test_equal_rows_count_as_often_as_they_occur(self, monkeypatch):
         """A sketch of many rows holds cells with counts; advice is about samples, not cells."""
+        monkeypatch.setattr(gains, "MOST_ROWS", 20_000)
         rng = np.random.default_rng(0)
         p = 1 / (1 + np.exp(-rng.normal(-5, 1.5, 30_000)))
         y = (rng.random(30_000) < p / 2).astype(int)
@@ -659,6 +663,31 @@ class TestChoice:
         gains = (gain("temperature", *simple), gain("platt", *rich))
         found = Advice("binary", 1, gains, True, 500).chosen
         assert (found and found.method) == chosen
+
+    def test_a_temperature_cannot_correct_a_level(self):
+        """Where the mean prediction is off, it yields to Platt scaling that does as well."""
+        temperature, platt = gain("temperature", 0.9, 0.0), gain("platt", 0.901, 0.0)
+        tried = partial(Advice, "binary", 1, in_points=True, n_samples=500, level_off=True)
+        assert tried(gains=(temperature, platt)).chosen.method == "platt"
+        assert (
+            replace(tried(gains=(temperature, platt)), level_off=False).chosen.method
+            == "temperature"
+        )
+        worse = replace(platt, log_loss_after=0.95)
+        assert tried(gains=(temperature, worse)).chosen.method == "temperature"
+        unsure = replace(worse, log_loss_doubt=0.06)
+        assert tried(gains=(temperature, unsure)).chosen.method == "platt"
+
+    def test_a_rare_class_is_advised_platt_scaling(self):
+        g = np.random.default_rng(3)
+        score = g.normal(-8, 2, 50_000)
+        y = (g.random(50_000) < expit(score)).astype(int)
+        found = summarize(y, expit(0.9 * score + 0.2), pictures=False)
+        assert found.result.binary.sign == 1
+        assert found.advice.level_off
+        assert found.advice.chosen.method == "platt"
+        assert found.advice.rows == "all 50,000 rows"
+        assert "A temperature cannot correct predictions" in to_html(found)
 
 
 class TestOneRule:
