@@ -272,6 +272,39 @@ class TestTwoClasses:
         assert "TOO FEW ROWS TO TELL" in text_of(found)
         assert "cannot be ruled out" in said(found)
 
+    @pytest.mark.parametrize("f", [0.0, 0.001])
+    def test_rows_without_an_event_show_little(self, f):
+        """The rule of three: frequencies up to about 3/n are compatible with n rows without one."""
+        few, many = (summarize([0] * n, [f] * n, **QUICK) for n in (4, 4_000))
+        assert few.grade == "unclear"
+        assert "UNCLEAR: TOO FEW ROWS TO TELL" in text_of(few)
+        high = 100 * (1 - 0.05 ** (1 / 4) - f)
+        assert f"with 4 rows, typical gaps below {high:.1f} points cannot be ruled out" in said(few)
+        assert few.result.gap_interval == pytest.approx((0, high / 100))
+        (check,) = check_limit(few, Limit.parse("3pts"), "gap", upper=True)
+        assert check.failed
+        if not f:
+            assert many.grade == "good"
+            assert many.result.gap_interval[1] == pytest.approx(3 / 4_000, rel=0.01)
+
+    def test_sure_and_right_of_several_classes(self):
+        y = np.array([0, 1, 2, 0])
+        found = summarize(y, np.eye(3)[y], **QUICK)
+        assert tell(found).headline.endswith("are unclear: too few rows to tell")
+        q = 1 - 0.05 ** (1 / 4)
+        assert found.top.gap_interval[1] == pytest.approx(q)
+        assert found.result.gap_interval[1] == pytest.approx(q * (2 / 3) ** 0.5)
+        assert (
+            ra.calibration_error(y, np.eye(3)[y], notion="top-label").verdict().grade == "unclear"
+        )
+
+    @pytest.mark.parametrize("n", [20, 60])
+    def test_ordinary_rows_keep_their_interval(self, n):
+        data = ra.datasets.temperature(n, 2, t2=0.5, seed=0)
+        found = ra.calibration_error(data.y_true, data.y_prob[:, 1], confidence=0.95)
+        ends = [max(end, 0.0) ** 0.5 for end in found.interval]
+        assert found.gap_interval == pytest.approx(ends)
+
     def test_long_names(self):
         names = ["no", "yes " * 40]
         labels = np.array(names, dtype=object)[[0, 1] * 10]
