@@ -134,14 +134,14 @@ def test_many_classes_are_filtered(browser, pages):
     rows = "[...document.querySelectorAll('#class-table tbody tr')].filter(r => !r.hidden).length"
     showing = "document.getElementById('showing').textContent"
     assert browser.run(rows) == 20
-    assert browser.run(showing) == "20 of 60"
+    assert browser.run(showing) == "20 of 60 classes"
     assert browser.run("document.getElementById('choose').options.length") == 3
     browser.run("document.getElementById('more').click()")
     assert browser.run(rows) == 60
     browser.run("document.getElementById('filter').value = 'class-5'")
     browser.run("document.getElementById('filter').oninput()")
     assert browser.run(rows) == 11  # 5, 50 to 59
-    assert browser.run(showing) == "11 of 60 (11 match)"
+    assert browser.run(showing) == "11 of 60 classes (11 match)"
 
 
 @pytest.mark.parametrize("kind", ["svg", "png", "json"])
@@ -372,6 +372,15 @@ def test_print(browser, pages, tmp_path):
     # Chromium leaves buttons out of the heads that it repeats on later pages.
     button = "document.querySelector('#class-table th button')"
     assert browser.run(f"getComputedStyle({button}).display") == "contents"
+    browser.call("Emulation.setEmulatedMedia", media="")
+
+
+def test_paper_says_how_many_classes_it_shows(browser, pages):
+    browser.open(pages / "many.html")
+    browser.call("Emulation.setEmulatedMedia", media="print")
+    assert browser.run("document.getElementById('class-controls').innerText") == "20 of 60 classes"
+    browser.run("window.dispatchEvent(new Event('beforeprint'))")
+    assert browser.run("document.getElementById('class-controls').innerText") == "60 of 60 classes"
     browser.call("Emulation.setEmulatedMedia", media="")
 
 

@@ -18,8 +18,8 @@ from riskalign.data.notions import BINARY
 from riskalign.data.validation import as_sample
 from riskalign.equations.losses import L2
 from riskalign.plots import bars
-from riskalign.plots.canvas import ORANGE, SERIES
-from riskalign.plots.diagram import GID, STRIP
+from riskalign.plots.canvas import GID, ORANGE, SERIES
+from riskalign.plots.diagram import STRIP
 from riskalign.report.diagrams import Bins
 
 
@@ -323,6 +323,39 @@ def test_logit_limits_grow_with_another_model():
     ra.plots.reliability_diagram(y, p, scale="logit", ax=ax)
     wide = ax.get_xlim()
     assert wide[0] < narrow[0] < narrow[1] < wide[1]
+
+
+class TestScale:
+    """Where none is asked for: the rule of `riskalign plot` and of reports."""
+
+    @staticmethod
+    def rare():
+        g = np.random.default_rng(0)
+        p = g.beta(0.5, 40, 1_000)
+        return (g.random(1_000) < p).astype(int), p
+
+    def test_a_rare_class_has_logit_axes(self):
+        y, p = self.rare()
+        assert ra.plots.reliability_diagram(y, p).get_xscale() == "logit"
+        display = ra.plots.ReliabilityDisplay.from_predictions(y, p)
+        assert (display.scale, display.ax_.get_yscale()) == ("logit", "logit")
+        assert ra.plots.reliability_diagram(y, p, scale="linear").get_xscale() == "linear"
+        both = np.stack([1 - p, p], axis=1)
+        assert ra.plots.reliability_diagram(y, both, pos_label=1).get_xscale() == "logit"
+        assert ra.plots.reliability_diagram(y, both, pos_label=0).get_xscale() == "linear"
+        assert ra.plots.reliability_diagram(y, p, notion="top-label").get_xscale() == "linear"
+
+    def test_weights_count(self):
+        y, p = self.rare()
+        weights = np.where(p > 0.05, 100.0, 1.0)
+        assert ra.plots.reliability_diagram(y, p, sample_weight=weights).get_xscale() == "linear"
+
+    def test_another_model_has_the_scale_of_the_first(self):
+        y, p = self.rare()
+        ax = ra.plots.reliability_diagram(y, p**0.2)
+        assert ra.plots.reliability_diagram(y, p, ax=ax).get_xscale() == "linear"
+        ax = ra.plots.reliability_diagram(y, p)
+        assert ra.plots.reliability_diagram(y, p**0.2, ax=ax).get_xscale() == "logit"
 
 
 def test_the_legend_leaves_the_curve_alone():

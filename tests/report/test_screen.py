@@ -6,10 +6,12 @@ import json
 import math
 import re
 from dataclasses import replace
+from functools import partial
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from scipy.special import expit
 
 import riskalign as ra
 from riskalign.cli.gates import Limit, check_gates, check_limit
@@ -17,6 +19,7 @@ from riskalign.cli.meter import Meter
 from riskalign.display import svg
 from riskalign.display.judgement import Thresholds, judge
 from riskalign.methods import KernelSmoother
+from riskalign.recalibration import gains
 from riskalign.recalibration.gains import Gain
 from riskalign.report import Options, screen_of, summarize, survey
 from riskalign.report.advice import Advice
@@ -71,6 +74,12 @@ class TestWords:
         assert square not in plain
         assert square in verbose
         assert f"{100 * screen.result.root:.1f} pts" in plain
+
+    def test_the_widest_smoothing_is_said_in_plain_words(self):
+        data = ra.datasets.calibrated(400, 2, seed=0)
+        found = summarize(data.y_true, data.y_prob[:, 1], **QUICK)
+        said = "as wide as allowed: narrower smoothing shows no further pattern"
+        assert said in " ".join(text_of(found, verbose=True).split())
 
     def test_scores_everyone_knows(self, screen, three):
         text = text_of(screen)
@@ -262,6 +271,39 @@ class TestTwoClasses:
         assert found.grade == "unclear"
         assert "TOO FEW ROWS TO TELL" in text_of(found)
         assert "cannot be ruled out" in said(found)
+
+    @pytest.mark.parametrize("f", [0.0, 0.001])
+    def test_rows_without_an_event_show_little(self, f):
+        """The rule of three: frequencies up to about 3/n are compatible with n rows without one."""
+        few, many = (summarize([0] * n, [f] * n, **QUICK) for n in (4, 4_000))
+        assert few.grade == "unclear"
+        assert "UNCLEAR: TOO FEW ROWS TO TELL" in text_of(few)
+        high = 100 * (1 - 0.05 ** (1 / 4) - f)
+        assert f"with 4 rows, typical gaps below {high:.1f} points cannot be ruled out" in said(few)
+        assert few.result.gap_interval == pytest.approx((0, high / 100))
+        (check,) = check_limit(few, Limit.parse("3pts"), "gap", upper=True)
+        assert check.failed
+        if not f:
+            assert many.grade == "good"
+            assert many.result.gap_interval[1] == pytest.approx(3 / 4_000, rel=0.01)
+
+    def test_sure_and_right_of_several_classes(self):
+        y = np.array([0, 1, 2, 0])
+        found = summarize(y, np.eye(3)[y], **QUICK)
+        assert tell(found).headline.endswith("are unclear: too few rows to tell")
+        q = 1 - 0.05 ** (1 / 4)
+        assert found.top.gap_interval[1] == pytest.approx(q)
+        assert found.result.gap_interval[1] == pytest.approx(q * (2 / 3) ** 0.5)
+        assert (
+            ra.calibration_error(y, np.eye(3)[y], notion="top-label").verdict().grade == "unclear"
+        )
+
+    @pytest.mark.parametrize("n", [20, 60])
+    def test_ordinary_rows_keep_their_interval(self, n):
+        data = ra.datasets.temperature(n, 2, t2=0.5, seed=0)
+        found = ra.calibration_error(data.y_true, data.y_prob[:, 1], confidence=0.95)
+        ends = [max(end, 0.0) ** 0.5 for end in found.interval]
+        assert found.gap_interval == pytest.approx(ends)
 
     def test_long_names(self):
         names = ["no", "yes " * 40]
@@ -607,8 +649,9 @@ class TestSmallErrors:
 
 
 class TestAdviceOfManyRows:
-    def test_equal_rows_count_as_often_as_they_occur(self):
+    def test_equal_rows_count_as_often_as_they_occur(self, monkeypatch):
         """A sketch of many rows holds cells with counts; advice is about samples, not cells."""
+        monkeypatch.setattr(gains, "MOST_ROWS", 20_000)
         rng = np.random.default_rng(0)
         p = 1 / (1 + np.exp(-rng.normal(-5, 1.5, 30_000)))
         y = (rng.random(30_000) < p / 2).astype(int)
@@ -653,6 +696,31 @@ class TestChoice:
         gains = (gain("temperature", *simple), gain("platt", *rich))
         found = Advice("binary", 1, gains, True, 500).chosen
         assert (found and found.method) == chosen
+
+    def test_a_temperature_cannot_correct_a_level(self):
+        """Where the mean prediction is off, it yields to Platt scaling that does as well."""
+        temperature, platt = gain("temperature", 0.9, 0.0), gain("platt", 0.901, 0.0)
+        tried = partial(Advice, "binary", 1, in_points=True, n_samples=500, level_off=True)
+        assert tried(gains=(temperature, platt)).chosen.method == "platt"
+        assert (
+            replace(tried(gains=(temperature, platt)), level_off=False).chosen.method
+            == "temperature"
+        )
+        worse = replace(platt, log_loss_after=0.95)
+        assert tried(gains=(temperature, worse)).chosen.method == "temperature"
+        unsure = replace(worse, log_loss_doubt=0.06)
+        assert tried(gains=(temperature, unsure)).chosen.method == "platt"
+
+    def test_a_rare_class_is_advised_platt_scaling(self):
+        g = np.random.default_rng(3)
+        score = g.normal(-8, 2, 50_000)
+        y = (g.random(50_000) < expit(score)).astype(int)
+        found = summarize(y, expit(0.9 * score + 0.2), pictures=False)
+        assert found.result.binary.sign == 1
+        assert found.advice.level_off
+        assert found.advice.chosen.method == "platt"
+        assert found.advice.rows == "all 50,000 rows"
+        assert "A temperature cannot correct predictions" in to_html(found)
 
 
 class TestOneRule:

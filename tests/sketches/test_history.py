@@ -335,6 +335,22 @@ class TestFrame:
         assert found.plot().lines
         plt.close("all")
 
+    def test_a_period_where_one_row_outweighs_the_others(self, history):
+        """It has NaN in the frame and is left out by the alarm; asked for itself, it is named."""
+        found = ra.CalibrationHistory()
+        for name in history.periods[:3]:
+            found.append(name, history[name])
+        without = found.alarm()
+        heavy = ra.CalibrationSketch()
+        heavy.update([0, 1, 1], [0.2, 0.6, 0.7], sample_weight=[1, 1, 1e16])
+        found.append("2026-01-02 b", heavy)
+        frame = found.frame()
+        assert frame.iloc[2, 2:].isna().all()
+        assert not frame.drop(index=2).isna().any().any()
+        assert found.alarm() == without
+        with pytest.raises(ValueError, match="The period '2026-01-02 b' has no error: `sample_we"):
+            found.result("2026-01-02 b")
+
     def test_sketches_without_rows(self):
         """Class-wise ones, as the metric for PyTorch makes them: the errors have no intervals."""
         g = np.random.default_rng(0)
@@ -432,11 +448,31 @@ class TestPlot:
         matplotlib.use("Agg")
         alarm = history.alarm(reference=2)
         ax = history.plot(alarm=alarm)
-        columns = history.to_columns()
-        np.testing.assert_allclose(ax.lines[0].get_ydata(), columns["value"])
-        assert ax.get_ylabel() == "calibration error\n(squared error), 95% interval"
-        assert any(alarm.limit in line.get_ydata() for line in ax.lines)
+        shown = [100 * history.result(name).gap for name in history]
+        np.testing.assert_allclose(ax.lines[0].get_ydata(), shown)
+        assert ax.get_ylabel() == "typical gap\n(percentage points), 95% interval"
+        assert any(100 * alarm.limit**0.5 in line.get_ydata() for line in ax.lines)
         matplotlib.pyplot.close("all")
+
+    def test_typical_gaps_are_per_class(self):
+        pytest.importorskip("matplotlib").use("Agg")
+        data = ra.datasets.class_bias(300, 3, seed=0)
+        own = ra.CalibrationSketch("classwise", 3).update(data.y_true, data.y_prob)
+        found = ra.CalibrationHistory().append("a", own)
+        ax = found.plot()
+        assert ax.lines[0].get_ydata() == pytest.approx([100 * found.result("a").gap])
+        assert ax.get_ylabel() == "typical gap per class\n(percentage points), 95% interval"
+        ax = found.plot(notion="top-label")
+        assert ax.get_ylabel() == "typical gap\n(percentage points), 95% interval"
+        plt.close("all")
+
+    def test_other_losses_keep_their_unit(self, history):
+        pytest.importorskip("matplotlib").use("Agg")
+        ax = history.plot(loss="kl")
+        value = history.to_columns(loss="kl")["value"]
+        np.testing.assert_allclose(ax.lines[0].get_ydata(), value)
+        assert ax.get_ylabel() == "calibration error\n(log loss), 95% interval"
+        plt.close("all")
 
     def test_an_empty_history(self):
         with pytest.raises(ValueError, match="The history is empty: append"):

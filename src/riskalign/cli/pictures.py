@@ -23,7 +23,6 @@ from riskalign.display.table import wrapped
 from riskalign.plots import reliability_diagram, reliability_grid
 from riskalign.plots.canvas import pyplot
 from riskalign.plots.problems import is_classwise, problem_of
-from riskalign.report.page import RARE
 
 
 def plot(options: argparse.Namespace) -> int:
@@ -75,7 +74,7 @@ def _figure(options: argparse.Namespace, file: PredictionFile) -> Any:
         return reliability_diagram(*rows, pos_label=options.pos_label, **drawn).figure
     y, p, subject = _one_probability(options, file)
     one_class = n_classes == 2 and not asked.is_confidence and not file.top_label
-    scale = options.scale or ("logit" if one_class and p.mean() < RARE else "linear")
+    scale = options.scale or (None if one_class else "linear")
     ax = reliability_diagram(y, p, notion=BINARY.name, scale=scale, **drawn)
     ax.set_xlabel(subject)
     return ax.figure

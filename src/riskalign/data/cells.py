@@ -49,7 +49,7 @@ Numbers = npt.NDArray[np.floating[Any]]
 
 @dataclass(frozen=True)
 class Room:
-    """Arrays that `Cells.encode` works in: fresh memory would cost more than the arithmetic."""
+    """Memory that `Cells.encode` works in: fresh memory would cost more than the arithmetic."""
 
     q: FloatArray
     slots: Integers
@@ -59,7 +59,7 @@ class Room:
 
     @classmethod
     def of(cls, shape: tuple[int, ...]) -> Room:
-        """Room for probabilities of the given shape."""
+        """The memory for probabilities of the given shape."""
         slots, offsets, spare = (np.empty(shape, dtype=np.int64) for _ in range(3))
         return cls(np.empty(shape), slots, offsets, spare, np.empty(shape, dtype=np.bool_))
 

@@ -54,7 +54,7 @@ def mix(values: HashArray, spare: HashArray | None = None) -> HashArray:
     ----------
     values : any shape
     spare : the shape of `values`, optional
-        Room for temporary values.
+        Memory for temporary values.
 
     Examples
     --------

@@ -35,6 +35,10 @@ UNSUMMED = (
 """What to do about probabilities of a row that do not sum to 1."""
 
 
+class OutweighedError(ValueError):
+    """One sample outweighs all others, so that it has nothing to be estimated from."""
+
+
 class RowError(ValueError):
     """An error about one row of predictions.
 
@@ -294,7 +298,7 @@ def check_shares(n_positive: float, total: float, heaviest: float, found: str = 
             f"the others); found {round(n_positive)}."
         )
     if total - heaviest < OUTWEIGHED * heaviest:
-        raise ValueError(
+        raise OutweighedError(
             "`sample_weight` must leave the others some part of the total (1e-12, what float64 "
             f"resolves){found}. Cap it."
         )

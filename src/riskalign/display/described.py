@@ -9,8 +9,8 @@ import numpy as np
 
 from riskalign.data.notions import NOTIONS
 from riskalign.display import help, numbers
-from riskalign.display.averages import BinarySummary, Overconfidence
-from riskalign.display.judgement import DEFAULT, FACTOR, Thresholds, Verdict, judge
+from riskalign.display.averages import CONFIDENCE, BinarySummary, Overconfidence
+from riskalign.display.judgement import DEFAULT, FACTOR, Thresholds, Verdict, judge, unseen_gap
 from riskalign.display.table import Row
 from riskalign.equations.arrays import BoolArray, FloatArray
 from riskalign.equations.evidence import ClassEvidence
@@ -122,11 +122,25 @@ class Described:
 
     @property
     def gap_interval(self) -> tuple[float, float] | None:
-        """The interval of the typical gap, None where there is none."""
+        """The interval of the typical gap, None where there is none.
+
+        Its ends are those of `interval`. Rows in which nothing unexpected happened have no noise
+        that an interval could show: there it reaches from 0 to the gap that they could hide.
+        """
         if self.interval is None or not self.in_points:
             return None
         low, high = (self._typical(end) for end in self.interval)
-        return low, high
+        return (low, high) if self._unseen <= high else (0.0, self._unseen)
+
+    @property
+    def _unseen(self) -> float:
+        """The typical gap that the rows could hide because nothing unexpected happened in them."""
+        if self.loss != "l2":
+            return 0.0
+        whole = NOTIONS[self.notion].whole_rows
+        level = self.confidence or CONFIDENCE
+        hidden = unseen_gap(self.n_samples, self.risk, level, whole_rows=whole)
+        return hidden if self.per_class is None else hidden / len(self.per_class) ** 0.5
 
     @property
     def _shown(self) -> float:
@@ -163,7 +177,7 @@ class Described:
             grade = {None: "unclear", False: "good", True: "poor"}[significant]
             found = Verdict(grade, max(self.value, 0.0), self.interval, significant)
             return found, found
-        by_size = judge(self.gap, self.gap_interval, thresholds)
+        by_size = judge(self.gap, self.gap_interval, thresholds, self._unseen)
         if self.binary is not None and self.binary.sign:
             low, high = self.binary.ratio_interval
             if low > FACTOR or high < 1 / FACTOR:
@@ -354,5 +368,5 @@ class Described:
             return text
         some = f" for {edges} of {len(h)} classes" if len(h) > 1 else ""
         if self.estimator == "debiased":
-            return f"{text}, as wide as allowed{some}: the fitted start explains the gap"
+            return f"{text}, as wide as allowed{some}: narrower smoothing shows no further pattern"
         return f"{text}, at the edge of the range that was searched{some}"

@@ -97,13 +97,50 @@ class Verdict:
         return Verdict(grade, self.gap, self.interval, self.significant, ends)
 
 
+def unseen_gap(n: int, risk: float, confidence: float, *, whole_rows: bool = False) -> float:
+    """The root mean square of R - f that rows could hide in which nothing unexpected happened.
+
+    An event that occurs with probability q per row is missing from n rows with probability
+    (1 - q)^n. This is 1 - confidence for q = 1 - (1 - confidence)^(1/n), about 3/n for 95%: the
+    rule of three. So labels that came true could have had the probability 1 - q each. Such an R is
+    sqrt(m) q away from the labels, where m = 1, or m = 2 coordinates of a whole vector, and these
+    are sqrt(risk) away from f: by the triangle inequality R - f is at least sqrt(m) q - sqrt(risk).
+
+    This is 0 where a label came true that had a probability below 1/2 (the squared errors then add
+    up to 1/4 or more): noise can be seen, and intervals allow for it. Otherwise, and if the result
+    is above 0, the labels are no less probable under f than 1 - confidence, so that a gap of 0 is
+    compatible with them, too.
+
+    Parameters
+    ----------
+    n : number of rows
+    risk : mean squared error of the predictions
+    confidence : level at which a gap is hidden
+    whole_rows : whether the risk is that of whole vectors of probabilities
+
+    Examples
+    --------
+    >>> round(unseen_gap(4, 0.0, 0.95), 3), round(unseen_gap(300, 0.0, 0.95), 3)
+    (0.527, 0.01)
+    >>> unseen_gap(4, 0.2, 0.95)
+    0.0
+    """
+    if n * risk >= 0.25:
+        return 0.0
+    q = 1 - (1 - confidence) ** (1 / n)
+    return max(math.sqrt(2 if whole_rows else 1) * q - math.sqrt(risk), 0.0)
+
+
 def judge(
-    gap: float, interval: tuple[float, float] | None, thresholds: Thresholds = DEFAULT
+    gap: float,
+    interval: tuple[float, float] | None,
+    thresholds: Thresholds = DEFAULT,
+    unseen: float = 0.0,
 ) -> Verdict:
     """The verdict on a typical gap.
 
-    The grade is that of the estimate. If the interval reaches from 0 to a poor gap, the data do not
-    tell, and the grade is "unclear".
+    The grade is that of the estimate. If the interval reaches from 0 to a poor gap, or there is
+    none and a poor gap may be `unseen`, the data do not tell, and the grade is "unclear".
 
     Examples
     --------
@@ -111,13 +148,14 @@ def judge(
     ('good', 'unclear')
     >>> judge(0.03, (0.027, 0.034)).grade, judge(0.03, None).grade
     ('poor', 'poor')
-    >>> judge(0.12, (0.04, 0.2)).words
-    'poor to bad'
+    >>> judge(0.12, (0.04, 0.2)).words, judge(0.0, None, unseen=0.5).words
+    ('poor to bad', 'unclear')
     """
-    if interval is None:
-        return Verdict(thresholds.grade(gap), gap, None, None)
-    low, high = interval
     grade = thresholds.grade(gap)
+    if interval is None:
+        hidden = thresholds.grade(unseen) in ("poor", "bad")
+        return Verdict(UNCLEAR if hidden else grade, gap, None, None)
+    low, high = interval
     if low <= 0 and thresholds.grade(high) in ("poor", "bad"):
         grade = UNCLEAR
     ends = thresholds.grade(low), thresholds.grade(high)

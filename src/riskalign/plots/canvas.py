@@ -28,6 +28,15 @@ SMALL = 8
 """Points of notes inside a picture."""
 
 
+GID = "riskalign curve"
+"""Marks the curves of an Axes, so that another one is drawn differently."""
+
+
+def n_diagrams(ax: Axes) -> int:
+    """Number of reliability diagrams that an Axes has."""
+    return sum(line.get_gid() == GID for line in ax.lines)
+
+
 def axes_for(ax: Axes | None, width: float = 5.0, height: float = 5.0) -> Axes:
     """The Axes given, or that of a new figure of some inches."""
     if ax is not None:

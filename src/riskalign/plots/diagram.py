@@ -10,7 +10,7 @@ from scipy.special import expit, logit
 
 from riskalign.equations.arrays import BoolArray, FloatArray
 from riskalign.methods.band import FEWEST
-from riskalign.plots.canvas import GREY, SERIES, SMALL, bare, ink
+from riskalign.plots.canvas import GID, GREY, SERIES, SMALL, bare, ink, n_diagrams
 from riskalign.plots.display import FEW, OUTER, Dots, ReliabilityDisplay
 
 if TYPE_CHECKING:
@@ -19,9 +19,6 @@ if TYPE_CHECKING:
 STRIP, BARS_HEIGHT = 0.17, 0.11
 """The strip below the curve, and the bars in it, as shares of the picture's height. A line of
 text fits above the bars."""
-
-GID = "riskalign curve"
-"""Marks the curves of an Axes, so that another one is drawn differently."""
 
 TICKS = np.array([1e-5, 1e-4, 1e-3, 0.01, 0.1, 0.5, 0.9, 0.99, 0.999, 1 - 1e-4, 1 - 1e-5])
 """Where a logit axis has numbers."""
@@ -43,7 +40,7 @@ def draw(
     keywords: dict[str, Any] | None = None,
 ) -> Any:
     """Draw a display, beside those that the Axes already has; its curve."""
-    number = sum(line.get_gid() == GID for line in ax.lines)
+    number = n_diagrams(ax)
     style = _style(number, name, keywords or {})
     if display.atoms is None:
         line = _curve(ax, display, style)
@@ -84,7 +81,7 @@ def _style(number: int, name: str | None, keywords: dict[str, Any]) -> dict[str,
 
 def _curve(ax: Axes, display: ReliabilityDisplay, style: dict[str, Any]) -> Any:
     """The curve where enough rows inform it, the rest faintly, and its band."""
-    first = not any(line.get_gid() == GID for line in ax.lines)
+    first = n_diagrams(ax) == 0
     g, R = display.grid, display.drawn(display.conditional)
     informed = display.informed & np.isfinite(R)
     (line,) = ax.plot(g, np.where(informed, R, np.nan), gid=GID, **style)
@@ -136,7 +133,7 @@ def _dots(
     (line,) = ax.plot(x, R, gid=gid, zorder=3, **style)
     if gid is None or display.band is not None:
         alpha = style.get("alpha", 0.8)
-        first = gid is not None and sum(each.get_gid() == GID for each in ax.lines) == 1
+        first = gid is not None and n_diagrams(ax) == 1
         label = f"{display.confidence:.0%} interval, {display.band}" if first else ""
         ax.vlines(x, low, high, color=line.get_color(), lw=1.2, alpha=alpha, zorder=2, label=label)
     return line

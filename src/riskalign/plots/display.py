@@ -15,8 +15,16 @@ from riskalign.equations.problem import Problem
 from riskalign.estimate import reliability_curve
 from riskalign.methods.band import FEWEST, KINDS, critical, wilson
 from riskalign.methods.curve import ReliabilityCurve
-from riskalign.plots.canvas import axes_for
-from riskalign.plots.problems import bin_numbers, column_of, is_classwise, problem_of, split
+from riskalign.plots.canvas import axes_for, n_diagrams
+from riskalign.plots.problems import (
+    bin_numbers,
+    column_of,
+    first_scale,
+    is_classwise,
+    is_one_of_two,
+    problem_of,
+    split,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -141,7 +149,7 @@ class ReliabilityDisplay:
         *,
         notion: str | None = None,
         pos_label: object = None,
-        scale: str = "linear",
+        scale: str | None = None,
         band: str | bool | None = "pointwise",
         confidence: float = 0.95,
         bins: int | None = None,
@@ -166,6 +174,11 @@ class ReliabilityDisplay:
             one_of("notion", notion, OF_ONE_PROBABILITY)
         sample, of_curve, of_line = split(y_true, y_prob, options)
         problem, subject = problem_of(sample, notion, pos_label)
+        if scale is None and ax is not None and n_diagrams(ax):
+            scale = ax.get_xscale()
+        elif scale is None:
+            mean = float(np.average(problem.predictions, weights=problem.weights))
+            scale = first_scale(mean, one_of_two=is_one_of_two(len(sample.classes), notion))
         known = None
         if is_classwise(len(sample.classes), pos_label):
             curve = reliability_curve(

@@ -13,6 +13,9 @@ from riskalign.equations.arrays import FloatArray, IntArray
 from riskalign.equations.losses import L2
 from riskalign.equations.problem import Problem
 
+RARE = 0.05
+"""A mean prediction of one of two classes below which its axes begin as logit axes."""
+
 TOGETHER = 100
 """With up to so many classes, the curve of a class is that of the class-wise error; with more, each
 class is estimated by itself."""
@@ -63,6 +66,29 @@ def problem_of(sample: Sample, notion: str | None, pos_label: object) -> tuple[P
         subject = "the predicted class" if asked.is_confidence else named(sample.classes[1])
         (problem,) = asked.problems(sample, L2)
     return problem, f"predicted probability of {subject}"
+
+
+def first_scale(mean_prediction: float, *, one_of_two: bool) -> str:
+    """The scale of a diagram where none is asked for, the same wherever it is drawn.
+
+    Parameters
+    ----------
+    mean_prediction : the mean of the probability that is drawn
+    one_of_two : whether it is that of one of two classes: the confidence, and the classes of a
+        grid, which share their scale, have linear axes
+
+    Examples
+    --------
+    >>> first_scale(0.004, one_of_two=True), first_scale(0.004, one_of_two=False)
+    ('logit', 'linear')
+    """
+    return "logit" if one_of_two and mean_prediction < RARE else "linear"
+
+
+def is_one_of_two(n_classes: int, notion: str | None) -> bool:
+    """Whether a diagram shows the probability of one of two classes."""
+    asked = named_notion(notion) or drawn_notion(n_classes)
+    return n_classes == 2 and not asked.is_confidence
 
 
 def is_classwise(n_classes: int, pos_label: object) -> bool:

@@ -29,7 +29,7 @@ def reliability_diagram(
     *,
     notion: str | None = None,
     pos_label: object = None,
-    scale: str = "linear",
+    scale: str | None = None,
     band: str | bool | None = "pointwise",
     confidence: float = 0.95,
     bins: int | None = None,
@@ -56,8 +56,10 @@ def reliability_diagram(
         classes, else "top-label".
     pos_label : optional
         The class whose probability is drawn, one of `classes` or a column's number.
-    scale : {"linear", "logit"}
-        "logit" spreads out predictions near 0 and 1.
+    scale : {"linear", "logit"}, optional
+        "logit" spreads out predictions near 0 and 1. Default: that of the diagram on `ax`, if
+        there is one; else "logit" for one of two classes that is predicted with less than 5% on
+        average, as in `riskalign plot` and reports, and "linear" otherwise.
     band : {"pointwise", "simultaneous"}, None or False
         Whether the band holds the truth at each point, or at all points at once, at the rate
         `confidence`; None, False and "none" draw no band.
@@ -134,7 +136,9 @@ def reliability_grid(
         The classes to draw. Default: all of up to twelve, else the twelve most frequent.
     axes : sequence of matplotlib.axes.Axes, optional
         Where to draw, one per class.
-    y_true, y_prob, scale, band, confidence, bins, discrete, **options
+    scale : {"linear", "logit"}
+        Of all classes.
+    y_true, y_prob, band, confidence, bins, discrete, **options
         As for `reliability_diagram`.
 
     Returns

@@ -22,9 +22,11 @@ from riskalign.pipeline import error_of
 from riskalign.recalibration.calibrators import CALIBRATORS, cross_fitted
 from riskalign.recalibration.kernel import order_of_content
 
-MOST_ROWS, MOST_NUMBERS = 20_000, 50_000
-"""Rows, and probabilities, that are looked at: the rows with the smallest hash, if there are more.
-A gain that matters shows in these, and a report should not wait for the others."""
+MOST_ROWS, MOST_NUMBERS = 100_000, 50_000
+"""Rows of two classes, and probabilities of more, that are looked at: the rows with the smallest
+hash, if there are more. A gain that matters shows in these, and a report should not wait for the
+others. Fits of two classes are cheap (100,000 rows take about a second), and where one class is
+rare, few rows tell of it."""
 
 METHOD = KernelSmoother()
 """How errors before and after are estimated."""
@@ -263,7 +265,7 @@ CODE = "riskalign.fit_calibrator(y_true, y_prob, method={method!r})(y_prob_new)"
 
 def most_rows(n_classes: int) -> int:
     """How many rows are looked at."""
-    return min(MOST_ROWS, max(MOST_NUMBERS // n_classes, 2))
+    return MOST_ROWS if n_classes == 2 else max(MOST_NUMBERS // n_classes, 2)
 
 
 def some_rows(sample: Sample) -> Sample:

@@ -36,6 +36,7 @@ class Advice:
     gains : from the simplest method to the most flexible; none where rows are too few to try any
     in_points : whether errors have a typical gap in percentage points
     n_samples : all rows, of which some were looked at
+    level_off : whether one probability is too high or too low on average by more than chance
     """
 
     notion: str
@@ -43,10 +44,15 @@ class Advice:
     gains: tuple[Gain, ...]
     in_points: bool
     n_samples: int
+    level_off: bool = False
 
     @property
     def chosen(self) -> Gain | None:
-        """The method to take; None if no method is worth it."""
+        """The method to take; None if no method is worth it.
+
+        A temperature turns predictions about 1/2 and has no term for their level. Where that is
+        off, the simplest method is Platt scaling, if it does as well.
+        """
         worth = [gain for gain in self.gains if self._is_worth_it(gain)]
         if not worth:
             return None
@@ -57,6 +63,8 @@ class Advice:
             for gain in worth
             if gain.log_loss_after <= lowest + max(TIE * before, gain.log_loss_doubt)
         ]
+        if self.level_off and any(gain.method == "platt" for gain in tied):
+            tied = [gain for gain in tied if gain.method != "temperature"]
         least = min(max(gain.error_after, 0.0) for gain in tied)
         most = least + REST * max(tied[0].error_before, 0.0)
         return next(gain for gain in tied if gain.error_after <= most)

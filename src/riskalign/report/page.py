@@ -12,6 +12,7 @@ from importlib.resources import files
 from typing import Any
 
 from riskalign.equations.arrays import FloatArray
+from riskalign.plots.problems import first_scale
 from riskalign.report import sections
 from riskalign.report.diagrams import GRID, LINEAR_EDGES, LOGIT_EDGES, LOGIT_END, Diagram
 from riskalign.report.exchange import plain, to_dict
@@ -20,9 +21,6 @@ from riskalign.report.words import Words, tell
 
 DIGITS = 4
 """Significant digits of the numbers that are drawn."""
-
-RARE = 0.05
-"""A mean prediction below which the axes of one class begin as logit axes."""
 
 
 @dataclass(frozen=True)
@@ -137,15 +135,14 @@ def _data(screen: Screen, said: Words, origin: Provenance) -> dict[str, Any]:
     first = 0
     if worst is not None and worst.per_class is not None:
         first = next((i for i, each in enumerate(drawn) if each["tab"] == "classes"), 0)
-    rare = screen.diagram is not None and said.one_class
+    one = screen.diagram
     return {
         "grid": GRID.round(6).tolist(),
         "linear_edges": LINEAR_EDGES.round(6).tolist(),
         "logit_edges": LOGIT_EDGES.tolist(),
         "logit_end": LOGIT_END,
-        "logit_first": bool(
-            rare and screen.diagram is not None and screen.diagram.mean_prediction < RARE
-        ),
+        "logit_first": one is not None
+        and first_scale(one.mean_prediction, one_of_two=said.one_class) == "logit",
         "first": first,
         "diagrams": drawn,
         "report": to_dict(screen, **facts),

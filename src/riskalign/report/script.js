@@ -317,7 +317,7 @@
       rows.forEach((row) => { row.hidden = true; });
       matching.slice(0, limit).forEach((row) => { row.hidden = false; });
       const shown = Math.min(limit, matching.length);
-      byId("showing").textContent = `${count(shown)} of ${count(rows.length)}` +
+      byId("showing").textContent = `${count(shown)} of ${count(rows.length)} classes` +
         (matching.length < rows.length ? ` (${count(matching.length)} match)` : "");
       more.hidden = shown === matching.length;
     }

@@ -24,7 +24,11 @@ RULE = (
     " The marked method has the lowest log loss, or is a simpler one that does about as well and "
     "leaves hardly more error."
 )
-"""How `Advice.chosen` is found."""
+LEVEL = (
+    " A temperature cannot correct predictions that are too high or too low on average: where "
+    "Platt scaling does as well, it comes first."
+)
+"""How `Advice.chosen` is found, and what is added where one probability is off on average."""
 
 SIGN = re.compile(r"(?<!\w)-(?=\d)|(?<=\de)-(?=\d)")
 """The sign of a number or of its exponent."""
@@ -254,6 +258,7 @@ def advice_section(advice: Advice | None, said: Words, source: Sequence[str]) ->
     command = advice.command(source)
     shown = f'<p class="command"><code>{html.escape(command)}</code></p>' if command else ""
     about = NOTIONS[advice.notion].subject.format(name=said.positive)
+    rule = RULE + (LEVEL if advice.level_off else "")
     return (
         f'{title}<p>{minus(advice.sentence)}</p>{shown}<div class="scroll"><table class="gains">'
         f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
@@ -263,7 +268,7 @@ def advice_section(advice: Advice | None, said: Words, source: Sequence[str]) ->
         f"Typical gap ({html.escape(about)}) and log loss, before and after, "
         f"cross-fitted on {advice.rows}: each row is recalibrated by a map fitted on other rows. "
         "These are estimates: 0 means that no gap can be seen in these rows."
-        f"{RULE if advice.chosen else ''}</p></section>"
+        f"{rule if advice.chosen else ''}</p></section>"
     )
 
 

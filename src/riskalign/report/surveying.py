@@ -315,7 +315,9 @@ def _advice(screen: Screen, worst: CalibrationResult, case: Case) -> Advice:
         methods, most = QUICK if K <= MANY else QUICK[:1], ADVISED
     asked = notion if K else case.notion.name  # of a mere confidence: was it right?
     gains = gains_of_drawn(case.sample, most, methods, asked, screen.options.loss)
-    return Advice(notion, K if NOTIONS[notion].per_class else 1, tuple(gains), in_points, n)
+    n_parts = K if NOTIONS[notion].per_class else 1
+    level_off = worst.binary is not None and worst.binary.sign != 0
+    return Advice(notion, n_parts, tuple(gains), in_points, n, level_off)
 
 
 def _worst_classes(result: CalibrationResult) -> list[int]:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from riskalign.compose import compose
+from riskalign.data.notions import NOTIONS, named_notion
 from riskalign.data.state import SketchState
-from riskalign.data.validation import is_whole
+from riskalign.data.validation import OutweighedError, is_whole
 from riskalign.display import numbers
 from riskalign.display.described import LOSSES
 from riskalign.display.frames import data_frame
@@ -223,10 +224,8 @@ class CalibrationHistory:
         self, *, notion: str | None = None, loss: str = "l2", confidence: float = 0.95
     ) -> dict[str, list[Any]]:
         """What `frame` shows, as columns."""
-        results = [
-            self._estimate(name, notion, loss, confidence)[0] if self._is_enough(name) else None
-            for name in self.periods
-        ]
+        known = [self._estimate_if_any(name, notion, loss, confidence) for name in self.periods]
+        results = [None if each is None else each[0] for each in known]
         gaps = [None if result is None else result.overconfidence for result in results]
         ends = [(result and result.interval) or (np.nan, np.nan) for result in results]
         return {
@@ -243,8 +242,9 @@ class CalibrationHistory:
     def frame(self, library: str = "pandas", **options: Any) -> Any:
         """A data frame with a row per period: error, interval, n, over-confidence.
 
-        A period of less than two rows has no error: its numbers are NaN. Ends of intervals are NaN
-        where class-wise sketches hold no rows (made with exact_limit=0).
+        A period has no error if it has less than two rows, or if one row outweighs all others by a
+        factor of 1e12: its numbers are NaN. Ends of intervals are NaN where class-wise sketches
+        hold no rows (made with exact_limit=0).
 
         Parameters
         ----------
@@ -267,8 +267,8 @@ class CalibrationHistory:
         """Test whether the error has grown since the first periods.
 
         The test may be asked after every period: the probability that it *ever* raises a false
-        alarm is at most `alpha`; see `riskalign.inference.alarm` for how. Windows of less than
-        two rows, which have no error, are left out.
+        alarm is at most `alpha`; see `riskalign.inference.alarm` for how. Windows without an error
+        (see `frame`) are left out.
 
         Parameters
         ----------
@@ -312,7 +312,8 @@ class CalibrationHistory:
         known = first._known_chance("alarm", "reference", notion, loss, 1 - alpha)
         windows = [
             (name, *later._known_chance("alarm", name, notion, loss, 1 - alpha))
-            for name in filter(later._is_enough, later.periods)
+            for name in later.periods
+            if later._estimate_if_any(name, notion, loss, 1 - alpha) is not None
         ]
         return raise_alarm(known, windows, alpha=alpha, tolerance=tolerance)
 
@@ -350,10 +351,13 @@ class CalibrationHistory:
     def plot(self, *, alarm: Alarm | None = None, ax: Axes | None = None, **options: Any) -> Axes:
         """Draw the error of every period with its interval as a band.
 
+        Squared errors are drawn as typical gaps, their roots in percentage points, as
+        `riskalign history` prints them; other losses in their own unit.
+
         Parameters
         ----------
         alarm : Alarm, optional
-            What `alarm` found, to be marked.
+            What `alarm` found for the same notion and loss, to be marked.
         ax : matplotlib Axes, optional
         **options
             `notion`, `loss` and `confidence`, as for `calibration_error`.
@@ -362,9 +366,16 @@ class CalibrationHistory:
 
         if not len(self):
             raise ValueError("The history is empty: append a period's sketch first.")
-        loss, level = options.get("loss", "l2"), options.get("confidence", 0.95)
-        words = f"({LOSSES.get(str(loss), str(loss))}), {level:.0%} interval"
-        return error_over_time(self.to_columns(**options), alarm=alarm, ax=ax, words=words)
+        columns, level = self.to_columns(**options), options.get("confidence", 0.95)
+        loss, interval, n_parts = str(options.get("loss", "l2")), f"{level:.0%} interval", None
+        words = f"calibration error\n({LOSSES.get(loss, loss)}), {interval}"
+        if loss == "l2":
+            known = self[self.periods[0]]
+            notion = named_notion(options.get("notion")) or NOTIONS[known.notion]
+            n_parts = notion.n_problems(len(known.classes))
+            per = " per class" if notion.per_class else ""
+            words = f"typical gap{per}\n(percentage points), {interval}"
+        return error_over_time(columns, words, n_parts, alarm=alarm, ax=ax)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Store the history as one Parquet file, or as a folder of .sketch files.
@@ -408,8 +419,22 @@ class CalibrationHistory:
                     f"The period {name!r} has {self._sketches[name].n_samples} rows; an error "
                     f"needs {FEWEST} or more."
                 )
-            self._known[key] = estimate(self[name], notion, loss, confidence)
+            try:
+                self._known[key] = estimate(self[name], notion, loss, confidence)
+            except OutweighedError as error:
+                raise OutweighedError(f"The period {name!r} has no error: {error}") from None
         return self._known[key]
+
+    def _estimate_if_any(
+        self, name: str, notion: str | None, loss: str, confidence: float
+    ) -> tuple[CalibrationResult, Chance | None] | None:
+        """The error of a period, None where it has none."""
+        if not self._is_enough(name):
+            return None
+        try:
+            return self._estimate(name, notion, loss, confidence)
+        except OutweighedError:
+            return None
 
     def _known_chance(
         self, asked: str, period: str, notion: str | None, loss: str, confidence: float
@@ -421,7 +446,7 @@ class CalibrationHistory:
         return result.value, chance
 
     def _is_enough(self, name: str) -> bool:
-        """Whether a period has an error."""
+        """Whether a period has the rows for an error."""
         return self._sketches[name].n_samples >= FEWEST
 
     def _known_name(self, period: str | date | int) -> str:

@@ -255,7 +255,7 @@ class CalibrationSketch:
         return sketch
 
     def case(self, loss: str | ProperLoss, notion: str | None = None) -> Case:
-        """What is asked of the rows so far, for the rooms that answer it."""
+        """What is asked of the rows so far, for the packages that answer it."""
         if self.n_samples < 2:
             raise ValueError(
                 "At least two samples are needed (each is estimated from the others; rows of "

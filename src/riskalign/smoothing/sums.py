@@ -31,7 +31,7 @@ class Sums(Protocol):
     """How weights ``(b, m)`` become sums, a few rows at a time."""
 
     def room(self, n_rows: int) -> Floats:
-        """Where the sums of some rows are put."""
+        """The memory where the sums of some rows are put."""
 
     def times(self, factors: Floats) -> Sums:
         """The same for weights that lack factors of the centres ``(m,)``."""
