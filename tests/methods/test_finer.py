@@ -1,5 +1,7 @@
 """Finer curves against the plain loops of `oracle_finer`, and what they find."""
 
+import gc
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -12,7 +14,7 @@ from scipy.stats import chi2, norm
 import riskalign as ra
 from riskalign.data.notions import NOTIONS
 from riskalign.data.validation import as_sample
-from riskalign.equations import curves
+from riskalign.equations import curve_fit, curves
 from riskalign.equations.curve_fit import CurveStep
 from riskalign.equations.curves import CurveForm, Knots
 from riskalign.equations.kernels import DIRICHLET
@@ -113,6 +115,33 @@ def test_blocks_of_rows_make_the_same_steps(form, monkeypatch):
     )
     for one, other in [(whole.g, blocks.g), (whole.theta, blocks.theta), *pairs]:
         np.testing.assert_allclose(other, one, **CLOSE)
+
+
+def test_effects_are_shared_only_where_they_are_few(monkeypatch):
+    """For many classes they would take n K^2 numbers."""
+    (problem,) = problems_of(CASES["three classes"], "canonical", "l2")
+    g = FittedStart.of(problem, STARTS["logistic"]).at(problem.predictions)
+    step = CurveStep.first(problem, g, Knots.of(problem, g, CurveForm(4, False)), shared=True)
+    monkeypatch.setattr(curve_fit, "SHARED", g.size * g.shape[1] - 1)
+    step.left_out_and_let_in(problem)
+    assert "_of_units" not in vars(step)
+    monkeypatch.setattr(curve_fit, "SHARED", g.size * g.shape[1])
+    step.left_out_and_let_in(problem)
+    assert "_of_units" in vars(step)
+
+
+def test_features_without_blocks_are_freed_at_once():
+    (problem,) = problems_of(CASES["two classes"], "binary", "l2")
+    g = FittedStart.of(problem, STARTS["logistic"]).at(problem.predictions)
+    step = CurveStep.first(problem, g, Knots.of(problem, g, CurveForm(4, True)))
+    step.left_out_and_let_in(problem)
+    held = weakref.ref(step.features)
+    gc.disable()
+    try:
+        del step
+        assert held() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("scale", [1.0, 30.0])

@@ -37,6 +37,10 @@ from riskalign.equations.problem import Problem
 from riskalign.equations.simplex import completed
 from riskalign.equations.starts import FARTHEST, PRIOR, FittedStart, effective_parameters, tilted
 
+SHARED = 5_000_000
+"""Numbers ``(n, d, d)`` up to which label sets share the effects of their labels: more take more
+time and memory than they save."""
+
 LEAST_LEFT = 0.5
 """The smallest 1 - h by which an effect is divided, for a sample that outweighs the others."""
 
@@ -164,7 +168,8 @@ class CurveStep:
 
     def _effects(self, residuals: FloatArray) -> tuple[FloatArray, FloatArray]:
         """What F^-1 J' r of each row does to its logits ``(n, d)``, and its square ``(n,)``."""
-        if not self.shared and residuals.shape[1] > 1:
+        d = residuals.shape[1]
+        if d > 1 and not (self.shared and d * residuals.size <= SHARED):
             return self._own_effects(self.features, residuals)
         effects, squares, farthest = self._of_units
         u = np.einsum("nk,nkl->nl", residuals, effects)
@@ -228,11 +233,16 @@ def _ratio(values: FloatArray, of: FloatArray) -> FloatArray:
 
 
 def curves_at(
-    problem: Problem, fit: FittedStart, knots: Knots, n_steps: int, points: FloatArray
+    problem: Problem,
+    fit: FittedStart,
+    knots: Knots,
+    n_steps: int,
+    points: FloatArray,
+    mapped: Map[Any] | None = None,
 ) -> FloatArray:
     """Where steps from a fitted start lead at points ``(m,)`` or ``(m, K)``, as ``(m, K)``."""
     g = fit.at(points)
-    step = CurveStep.first(problem, fit.at(problem.predictions), knots)
+    step = CurveStep.first(problem, fit.at(problem.predictions), knots, mapped)
     for n in range(n_steps):
         step = step.next(problem) if n else step
         g = step.at(points, g, step.shift(problem))

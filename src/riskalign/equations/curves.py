@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import product
 from typing import Any, TypeVar
 
@@ -168,26 +168,31 @@ class Features:
     predictions : (n,) or (n, K)
     knots : of the curves
     mapped : what computes blocks of rows; None for all rows at once
+    keep : whether columns may be kept
     """
 
     predictions: FloatArray
     knots: Knots
     mapped: Map[Any] | None = None
+    keep: bool = True
 
     @cached_property
     def blocks(self) -> list[tuple[slice, Features]]:
-        """Blocks of rows, with their features."""
+        """Blocks of rows, with their features; none if all rows are computed at once."""
         n = len(self.predictions)
         if self.mapped is None or n <= BLOCK:
-            return [(slice(None), self)]
+            return []
         size = -(-n // -(-n // BLOCK))
         slices = [slice(start, start + size) for start in range(0, n, size)]
-        return [(rows, Features(self.predictions[rows], self.knots)) for rows in slices]
+        f, knots, keep = self.predictions, self.knots, self._held
+        return [(rows, Features(f[rows], knots, keep=keep)) for rows in slices]
 
-    def by_blocks(self, function: Callable[[slice, Features], T]) -> list[T]:
+    def by_blocks(self, function: Callable[[slice, Features], T]) -> Iterator[T]:
         """Results of a function of the rows and the features of each block."""
-        mapped = map if self.mapped is None else self.mapped
-        return list(mapped(lambda block: function(*block), self.blocks))
+        if self.mapped is None or not self.blocks:
+            yield function(slice(None), self)
+        else:
+            yield from self.mapped(lambda block: function(*block), self.blocks)
 
     @cached_property
     def n_parameters(self) -> int:
@@ -222,16 +227,19 @@ class Features:
             first.append(np.ones(len(own)))
         return np.concatenate([np.stack(first, axis=1), hats(own, knots)], axis=1)
 
+    @property
+    def _held(self) -> bool:
+        width = sum(own.stop - own.start for places in self._places for _, own in places)
+        return self.keep and len(self.predictions) * width <= HELD
+
     @cached_property
     def _kept(self) -> list[FloatArray]:
         return [self._columns(k) for k in range(len(self._places))]
 
     def columns(self) -> Iterator[tuple[list[Place], FloatArray]]:
         """Places and features of one class after another."""
-        width = sum(own.stop - own.start for places in self._places for _, own in places)
-        held = len(self.predictions) * width <= HELD
         for k, places in enumerate(self._places):
-            yield places, self._kept[k] if held else self._columns(k)
+            yield places, self._kept[k] if self._held else self._columns(k)
 
     def scores(self, residuals: FloatArray) -> FloatArray:
         """J' r of each row ``(n, p)``, of residuals ``(n, d)``."""
@@ -244,8 +252,7 @@ class Features:
     def total(self, residuals: FloatArray) -> FloatArray:
         """The sum of J' r over all rows ``(p,)``, of weighted residuals ``(n, d)``."""
         parts = self.by_blocks(lambda rows, own: own._total(residuals[rows]))
-        found: FloatArray = np.add.reduce(parts)
-        return found
+        return reduce(np.add, parts)
 
     def _total(self, residuals: FloatArray) -> FloatArray:
         found = np.zeros(self.n_parameters)
@@ -257,8 +264,7 @@ class Features:
     def information(self, g: FloatArray, weights: FloatArray) -> FloatArray:
         """Sum w J' V J, ``(p, p)``."""
         parts = self.by_blocks(lambda rows, own: own._information(g[rows], weights[rows]))
-        found: FloatArray = np.add.reduce(parts)
-        return found
+        return reduce(np.add, parts)
 
     def _information(self, g: FloatArray, weights: FloatArray) -> FloatArray:
         p, single = self.n_parameters, g.shape[1] == 1
@@ -276,7 +282,7 @@ class Features:
     def logits(self, theta: FloatArray) -> FloatArray:
         """J theta ``(n, d)``, of one theta ``(p,)`` or one per row ``(n, p)``."""
         one = theta.ndim == 1
-        parts = self.by_blocks(lambda rows, own: own._logits(theta if one else theta[rows]))
+        parts = list(self.by_blocks(lambda rows, own: own._logits(theta if one else theta[rows])))
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _logits(self, theta: FloatArray) -> FloatArray:

@@ -24,12 +24,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from riskalign.equations.arrays import FloatArray
 from riskalign.equations.curve_fit import CurveStep, curves_at
-from riskalign.equations.curves import CurveForm, Knots
+from riskalign.equations.curves import CurveForm, Knots, Map
 from riskalign.equations.debiased import Terms
 from riskalign.equations.problem import Problem
 from riskalign.equations.starts import SHIFTED
@@ -67,7 +68,8 @@ def mixed_at(estimate: Debiased, points: FloatArray, by_kernels: FloatArray) -> 
     """R ``(m, K)`` at points, given that of the kernels alone; no row is left out."""
     R = estimate.mixture.kernels * by_kernels
     for knots, share in estimate.mixture.levels:
-        R += share * curves_at(estimate.problem, estimate.fit, knots, STEPS, points)
+        problem, fit = estimate.problem, estimate.fit
+        R += share * curves_at(problem, fit, knots, STEPS, points, _map_of(problem))
     return R
 
 
@@ -138,8 +140,7 @@ def finer(estimates: Sequence[Debiased], gate: tuple[float, float] | None = None
     ends = dict.fromkeys((SURE, FEARED), values)
     mixtures = {end: [Mixture()] * len(current) for end in ends}
     for knots in levels(problems, g):
-        maps = [None if each.one_dimensional else ordered_map for each in problems]
-        steps = list(map(CurveStep.first, problems, g, knots, maps))
+        steps = list(map(CurveStep.first, problems, g, knots, map(_map_of, problems)))
         for n in range(STEPS):
             steps = list(map(CurveStep.next, steps, problems)) if n else steps
             terms, optimism = zip(*map(CurveStep.errors, steps, problems), strict=True)
@@ -161,6 +162,11 @@ def finer(estimates: Sequence[Debiased], gate: tuple[float, float] | None = None
     doubts = zip(below, above, strict=True)
     each = zip(current, doubts, zip(*mixtures.values(), strict=True), strict=True)
     return [replace(one, doubts=doubt, ends=mixed) for one, doubt, mixed in each]
+
+
+def _map_of(problem: Problem) -> Map[Any] | None:
+    """What computes blocks of rows: all cores, for whole vectors."""
+    return None if problem.one_dimensional else ordered_map
 
 
 def _positive(parts: FloatArray) -> list[float]:

@@ -98,10 +98,12 @@ class ColumnSums:
         found = room.astype(np.float64, copy=False)
         sums, of_weights = found[:, : self._d], found[:, self._d]
         if self._slow is not None:
-            some = found[:, self._columns.shape[1] :]
-            seen = some[:, self._e]
-            scale = np.divide(of_weights, seen, out=np.zeros(len(seen)), where=seen > 0)
-            sums = np.concatenate([sums, some[:, : self._e] * scale[:, None]], axis=1)
+            first, width = self._columns.shape[1], self._e + 1
+            some = found[:, first : first + width]
+            totals = self._slow[:, :width].sum(axis=0, dtype=np.float64)
+            some = np.where(some[:, -1:] > 0, some, totals)  # totals where no such centre is seen
+            means = some[:, :-1] / some[:, -1:]
+            sums = np.concatenate([sums, means * of_weights[:, None]], axis=1)
         return sums, of_weights, None if self._shares is None else found[:, -1]
 
 

@@ -50,8 +50,8 @@ MILD = 5.0
 far-off samples decide it, R errs by up to 4e-6 with ten classes, by 3e-5 with hundreds."""
 
 SOME = 1_250
-"""Centres that stand for all, about, where values vary slowly: averages of smooth functions of the
-prediction need no more."""
+"""Centres that stand for all, about, in averages of slopes: single averages may be those of farther
+centres, but the error hardly depends on them (`experiments/results/slopes.md`)."""
 
 BIAS_CHUNK = 50_000
 """Entries of the keys whose log-gammas are computed at once."""
