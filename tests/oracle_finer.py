@@ -19,7 +19,18 @@ def column(points, single, k):
     return [f[1] if single else f[k] for f in points]
 
 
-def quantile_knots(x, mass, rarer, form):
+def effective_outcomes(x, rarer, weights, unit, value):
+    """Expected number of the rarer outcome at a value, of as many samples as its weights are worth.
+
+    `unit` is the mean weight of a sample.
+    """
+    own = [i for i in range(len(x)) if x[i] == value]
+    total, squares = sum(weights[i] for i in own), sum(weights[i] ** 2 for i in own)
+    share = sum(rarer[i] for i in own) * unit / total if total > 0 else 0.0
+    return share * total**2 / squares if squares > 0 else 0.0
+
+
+def quantile_knots(x, mass, rarer, weights, form):
     """Values of x at equal steps of cumulated mass, first and last included; all if few.
 
     `rarer` are expected numbers of the rarer outcome, row by row.
@@ -31,10 +42,11 @@ def quantile_knots(x, mass, rarer, form):
     if len(distinct) <= count:
         return distinct
     if every:
+        unit = plain.prior_precision(weights) / plain.PRIOR
         often = [
             value
             for value in distinct
-            if sum(r for own, r in zip(x, rarer, strict=True) if own == value) >= OUTCOMES_EVERY
+            if effective_outcomes(x, rarer, weights, unit, value) >= OUTCOMES_EVERY
         ]
         if len(often) > count:
             return sorted({distinct[0], *often, distinct[-1]})
@@ -66,11 +78,13 @@ def knots_of(points, g, weights, form, single):
         rarer[k] = [w * min(g_i[k], 1 - g_i[k]) / unit for w, g_i in pairs]
     if per_class:
         return {
-            k: quantile_knots(column(points, single, k), mass[k], rarer[k], form) for k in outcomes
+            k: quantile_knots(column(points, single, k), mass[k], rarer[k], weights, form)
+            for k in outcomes
         }
     together = [x for k in outcomes for x in column(points, single, k)]
     masses = [m for k in outcomes for m in mass[k]]
-    shared = quantile_knots(together, masses, [r for k in outcomes for r in rarer[k]], form)
+    rares = [r for k in outcomes for r in rarer[k]]
+    shared = quantile_knots(together, masses, rares, weights, form)
     return dict.fromkeys(outcomes, shared)
 
 

@@ -264,6 +264,17 @@ def test_distinct_predictions_of_few_samples_have_no_knots():
     np.testing.assert_array_equal(knots, np.unique([*often.predictions, 0.05]))  # and both ends
 
 
+def test_heavy_samples_are_no_knots():
+    """A sample shows one outcome, however much it weighs."""
+    p = np.r_[np.linspace(0.2, 0.8, 40), np.repeat(np.linspace(0.25, 0.75, 30), 10)]
+    weights = np.r_[np.full(40, 1e3), np.ones(300)]
+    labels = np.arange(len(p)) % 2
+    rows = Problem("p", p, labels, weights, LOSSES["l2"].binary)
+    form = CurveForm(24, per_class=True, every=True)
+    (knots,) = Knots.of(rows, np.full((len(p), 1), 0.5), form).places
+    np.testing.assert_array_equal(knots, np.unique([*p[40:], 0.2, 0.8]))  # and both ends
+
+
 @pytest.mark.parametrize("n_steps", [1, STEPS])
 @pytest.mark.parametrize("loss", ["l2", "kl"])
 def test_the_error_of_a_calibrated_model_is_0_on_average(loss, n_steps):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
+import riskalign as ra
 from riskalign.bandwidth.tuning import WeightedTunings
 from riskalign.equations.debiased import Started
 from riskalign.equations.kernels import DIRICHLET, KERNELS, RBF
@@ -111,6 +112,39 @@ def test_problems_are_condensed_where_nodes_are_fewer():
     assert condensed(few, DIRICHLET, "exact", always=True) is few
     pairs = replace(problem, predictions=problem.points)
     assert condensed(pairs, DIRICHLET) is pairs
+
+
+def test_very_unequal_weights_keep_rows():
+    """Unless there are too many, nodes are asked for, or a few samples are lighter alone."""
+    problem = PROBLEMS["weights over three decades"]
+    assert condensed(problem, DIRICHLET) is problem
+    for options in ({"engine": "grid"}, {"always": True}, {"n_problems": 50}):
+        assert condensed(problem, DIRICHLET, **options).nodes is not None
+    assert condensed(replace(problem, rounded=True), DIRICHLET).nodes is not None
+    light, heavy = np.ones((2, N))
+    light[:5], heavy[:5] = 1e-6, 1e3
+    assert condensed(make(problem.predictions, light), DIRICHLET).nodes is not None
+    assert condensed(make(problem.predictions, heavy), DIRICHLET).nodes is None
+    counts = np.random.default_rng(1).integers(1, 50, N)  # of equal samples
+    several = make(problem.predictions, counts.astype(float), np.ones(N))
+    assert condensed(several, DIRICHLET).nodes is not None
+
+
+@pytest.mark.parametrize("half", [1.5, 3])
+@pytest.mark.parametrize("seed", range(5))
+def test_estimates_with_very_unequal_weights_are_those_of_the_exact_engine(seed, half):
+    """With predictions crowded near 0, where a node has several samples of unequal weights."""
+    n, rng = 1_500, np.random.default_rng(seed)
+    p = expit(rng.normal(-6, 2, n))
+    y = (rng.random(n) < expit(0.7 * log_odds(p) - 0.2)).astype(int)
+    weights = 10 ** rng.uniform(-half, half, n)
+    auto, exact = (
+        ra.calibration_error(y, p, sample_weight=weights, confidence=0.95, engine=engine)
+        for engine in ("auto", "exact")
+    )
+    close = 0.002 * (exact.interval[1] - exact.interval[0])
+    assert auto.value == pytest.approx(exact.value, abs=close)
+    assert auto.interval == pytest.approx(exact.interval, abs=close)
 
 
 def test_values_at_nodes_are_read_at_rows_of_their_label():

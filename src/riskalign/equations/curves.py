@@ -90,8 +90,8 @@ class Knots:
         rarer = w[:, None] * np.minimum(g, 1 - g) / problem.mean_weight  # (n, d)
         if form.per_class:
             columns = zip(x.T, mass.T, rarer.T, strict=True)
-            return cls(form, [_knots(*each, form) for each in columns])
-        return cls(form, [_knots(x.ravel(), mass.ravel(), rarer.ravel(), form)])
+            return cls(form, [_knots(problem, *each, form) for each in columns])
+        return cls(form, [_knots(problem, x.ravel(), mass.ravel(), rarer.ravel(), form)])
 
     def of_class(self, k: int) -> FloatArray:
         """The knots of class k; none if there is no curve."""
@@ -110,10 +110,13 @@ class Knots:
         return sum(map(len, self.places))
 
 
-def _knots(x: FloatArray, mass: FloatArray, rarer: FloatArray, form: CurveForm) -> FloatArray:
+def _knots(
+    problem: Problem, x: FloatArray, mass: FloatArray, rarer: FloatArray, form: CurveForm
+) -> FloatArray:
     """Quantiles of x by mass, without repetitions; the smallest and the largest x among them.
 
-    `rarer` are expected numbers of the rarer outcome, row by row.
+    `rarer` are expected numbers of the rarer outcome, row by row. Where each class has its own
+    curve, x are predictions of the problem's rows.
     """
     order = np.argsort(x, kind="stable")
     ordered = x[order]
@@ -123,7 +126,7 @@ def _knots(x: FloatArray, mass: FloatArray, rarer: FloatArray, form: CurveForm) 
     if len(distinct) <= count:
         return distinct
     if form.every:
-        often = np.add.reduceat(rarer[order], begins) >= OUTCOMES_EVERY
+        often = _effective(problem, rarer, order, begins) >= OUTCOMES_EVERY
         if often.sum() > count:
             often[[0, -1]] = True
             return distinct[often]
@@ -133,6 +136,20 @@ def _knots(x: FloatArray, mass: FloatArray, rarer: FloatArray, form: CurveForm) 
     wanted = np.searchsorted(share, np.linspace(share[0], share[-1], count)[1:-1])
     places = np.unique(np.r_[ordered[0], ordered[np.minimum(wanted, len(x) - 1)], ordered[-1]])
     return places[apart(places)]
+
+
+def _effective(
+    problem: Problem, rarer: FloatArray, order: IntArray, begins: IntArray
+) -> FloatArray:
+    """Expected numbers of the rarer outcome among equal predictions, were all weights equal.
+
+    One heavy sample shows a single outcome, however much it weighs: the share of the rarer outcome
+    is multiplied by the effective number of samples, (sum w)^2 / sum w^2.
+    """
+    weights = problem.weights
+    columns = (rarer * problem.mean_weight, weights, weights * problem.units)
+    rare, total, squares = (np.add.reduceat(each[order], begins) for each in columns)
+    return np.divide(rare * total, squares, out=np.zeros(len(begins)), where=squares > 0)
 
 
 def apart(ordered: FloatArray) -> IntArray:

@@ -138,7 +138,9 @@ def _groups(
     group: list[Started] = []
     n_rows = 0
     for problem in [*problems, None]:
-        one = None if problem is None else condensed(problem, kernel, engine, always=by_nodes)
+        one = None
+        if problem is not None:
+            one = condensed(problem, kernel, engine, always=by_nodes, n_problems=len(problems))
         n_rows += 0 if one is None else len(one.labels)
         if group and (one is None or n_rows > GROUP_ROWS):
             rows = [each.problem for each in group]

@@ -77,14 +77,29 @@ LOOKED_AT, DISTINCT = 1_000, 0.65
 """Rows that show whether predictions repeat, and the share of distinct ones from which they do
 not."""
 
+UNEQUAL = 1.1
+"""(sum w)(sum w^3) / (sum w^2)^2 of the samples, from which their weights differ so much that rows
+are kept: 1.08 for weights drawn evenly from 0.5 to 2, and 4/3 for those over three decades."""
+
+MOST_ROWS = 200_000
+"""Rows of unequal weights up to which all problems together keep them: ten classes of as many rows
+as a sketch keeps."""
+
 
 def condensed(
-    problem: Problem, kernel: Kernel, engine: str = "auto", *, always: bool = False
+    problem: Problem,
+    kernel: Kernel,
+    engine: str = "auto",
+    *,
+    always: bool = False,
+    n_problems: int = 1,
 ) -> Problem:
     """The problem by its rows, or by nodes if these are fewer.
 
     Discrete predictions, which many samples share, stay rows: between scores such as hundredths
-    nodes would not tell. With `always` others are nodes in any case.
+    nodes would not tell. So do samples of very unequal weights, unless `engine` asks for nodes or
+    there are too many of them in `n_problems` such problems: a node can leave out their mean weight
+    only. With `always` others are nodes in any case.
     """
     if engine == "exact" or not problem.one_dimensional:
         return problem
@@ -96,8 +111,21 @@ def condensed(
         return problem
     if shared and n <= DISCRETE and not problem.rounded:
         return problem
+    few = n * n_problems <= MOST_ROWS and not (always or problem.rounded)
+    if engine == "auto" and few and unequal(problem):
+        return problem
     nodes = quadrature(problem, kernel)
     return nodes if always or len(nodes.labels) < n else problem
+
+
+def unequal(problem: Problem) -> bool:
+    """Whether the weights of single samples differ so much that nodes do not serve them.
+
+    A few samples that are lighter than all others do not matter; a few that are heavier do.
+    """
+    units = problem.units / problem.units.max()
+    first, second, third = (float(problem.weights @ units**power) for power in range(3))
+    return first * third > UNEQUAL * second**2
 
 
 def without_copies(problem: Problem) -> Problem:
