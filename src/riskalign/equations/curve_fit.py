@@ -119,7 +119,7 @@ class CurveStep:
     def left_out_and_let_in(self, problem: Problem) -> tuple[FloatArray, FloatArray, FloatArray]:
         """R ``(n, K)`` without each row's sample, R' with it, and the share a ``(n,)`` of R.
 
-        They are what the labels of a problem lead to.
+        They are computed with the labels of a problem.
         """
         shift = self.shift(problem)
 
@@ -140,7 +140,7 @@ class CurveStep:
         return R, within, self._share(residuals, u, moved, units)
 
     def terms(self, problem: Problem) -> Terms:
-        """Terms of what the labels of a problem lead to."""
+        """Terms of the estimate, with the labels of a problem."""
         return Terms.of(problem, *self.left_out_and_let_in(problem))
 
     def errors(self, problem: Problem) -> tuple[FloatArray, FloatArray]:
@@ -151,9 +151,9 @@ class CurveStep:
         return errors(problem, *self.left_out_and_let_in(problem))
 
     def without_own(self, problem: Problem) -> FloatArray:
-        """R ``(n, d)`` in which each row's own sample has no part, for norms of R.
+        """R ``(n, d)`` that does not depend on each row's own sample, for norms of R.
 
-        Nor has it a part in where a second step begins; see `riskalign.equations.norms`.
+        It does not depend on it through where a second step begins either; see `riskalign.equations.norms`.
         """
         residuals = problem.columns() - self.g
         let_in = self.features.logits(self.shift(problem))
