@@ -151,9 +151,10 @@ class CurveStep:
         return errors(problem, *self.left_out_and_let_in(problem))
 
     def without_own(self, problem: Problem) -> FloatArray:
-        """R ``(n, d)`` that does not depend on each row's own sample, for norms of R.
+        """R ``(n, d)``, which does not depend on each row's own sample, for norms of R.
 
-        It does not depend on it through where a second step begins either; see `riskalign.equations.norms`.
+        The sample does not enter where a second step begins either: see
+        `riskalign.equations.norms`.
         """
         residuals = problem.columns() - self.g
         let_in = self.features.logits(self.shift(problem))
